@@ -59,7 +59,7 @@ test: $(DEV)
 test-all: $(DEV)
 	$(PYTEST) $(PARALLEL) -m 'not kubectl and not kube' $(ARGS)
 
-# `make test-all` crashes at every write of the core stories, and at every fifth of the others: this leaves out none.
+# `make test-all` crashes at every write of the core stories, and at every eighth of the others: this leaves out none.
 crashes: $(DEV)
 	GROVE_EVERY_CRASH_POINT=1 $(PYTEST) $(PARALLEL) -m '' -k test_a_crash_at_any_write tests/simulation tests/backends $(ARGS)
 
@@ -86,9 +86,10 @@ lint: $(DEV)
 kube: $(DEV)
 	$(BIN)/python -m tests.kube.controlplane.build
 
-# A file stays on one worker: its tests share a control plane.
+# A file stays on one worker: its tests share a control plane. In the order of `tests/conftest.py`, the longest first;
+# pytest-xdist by itself would keep files of few tests for the end, and some of those take minutes.
 test-kube: kube
-	$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'kubectl or kube' $(ARGS)
+	$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'kubectl or kube' $(ARGS)
 
 bench: $(DEV)
 	$(BIN)/python -m bench

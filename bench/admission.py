@@ -24,7 +24,7 @@ import yaml
 
 from bench.http import GROVE, connected, running
 from bench.table import Row, show
-from grove.admission.admission_review import open_review
+from grove.admission.admission_review import decode_review
 from grove.admission.json_patch import json_patch
 from grove.admission.policy import review
 from grove.api.defaulting import default_podcliqueset
@@ -41,7 +41,7 @@ from grove.api.validation.immutable_fields import change_errors
 from grove.api.validation.object_budget import size_errors
 from grove.api.validation.object_names import metadata_errors, name_errors
 from grove.api.validation.podcliqueset import ENOUGH_ERRORS
-from grove.api.validation.schema import read
+from grove.api.validation.schema import decode_object
 from grove.api.validation.startup_order import startup_errors
 from grove.api.validation.stored_bytes import LARGEST_SPEC
 from grove.api.validation.termination_delay import termination_errors
@@ -113,9 +113,9 @@ RULES: dict[str, Callable[[PodCliqueSet], Iterator[object]]] = {
 }
 
 STEPS: dict[str, Callable[[JsonObject], object]] = {
-    "the shape": lambda body: read(PODCLIQUESETS, body),
+    "the shape": lambda body: decode_object(PODCLIQUESETS, body),
     "defaulting, with its patch": lambda body: json_patch(body, default_podcliqueset(body)),
-    "reading the question of an update": lambda body: open_review(_question(body)),
+    "reading the question of an update": lambda body: decode_review(_question(body)),
     "a whole creation": lambda body: _reviewed(body, None),
     "a whole update": lambda body: _reviewed(body, body),
 }

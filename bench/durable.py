@@ -99,7 +99,7 @@ def _fill(folder: Path) -> None:
                 body = msgspec.json.encode(pod(f"pod-{number}"))
                 server.handle(Request(method="POST", path=PODS.path("default"), body=body))
                 if number % 1000 == 0:
-                    await journal.settled()
+                    await journal.wait_persisted()
             await journal.close()
 
     asyncio.run(write())

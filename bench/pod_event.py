@@ -11,7 +11,7 @@ from grove.api.types.meta import Condition, find_condition
 from grove.api.types.pod import Pod
 from grove.kube.response_decoding import Modified
 from grove.planner.plan import plan
-from grove.planner.plan_cache import Memo
+from grove.planner.plan_cache import PlanCache
 from grove.sim.virtual_clock import run_virtual
 
 SMALL, LARGE, EVENTS = 15, 1500, 300
@@ -40,7 +40,7 @@ async def _cost(replicas: int) -> Cost:
         controller, now = world.controller, world.clock.now()
         (pcs,) = controller.caches.sets.values()
         pods = list(controller.caches.pods.values())
-        memo, version = Memo(), world.server.store.revision
+        cache, version = PlanCache(), world.server.store.revision
         nanoseconds: list[int] = []
         touched_before = 0
         for number in range(-20, EVENTS):
@@ -52,7 +52,7 @@ async def _cost(replicas: int) -> Cost:
             controller.caches.pods.apply(event)
             snapshot = controller.observer.snapshot(pcs.metadata.uid)
             assert snapshot is not None
-            plan(snapshot, now, memo)
+            plan(snapshot, now, cache)
             nanoseconds.append(perf_counter_ns() - start)
         touched = controller.observer.touched_count - touched_before
         return Cost(median(nanoseconds[20:]) / 1000, touched / EVENTS)

@@ -76,6 +76,10 @@ MEANINGS = {
         "[was deleted](../how-to/pack-by-topology.md#when-something-is-missing): `Ignore` places them without the "
         "constraint, `Wait` creates no pod of them until it exists again"
     ),
+    "initContainer.image": (
+        "the image of the init container that waits for other cliques (see "
+        "[start-up order](../how-to/start-up-order.md)); empty: the value of `GROVE_INIT_CONTAINER_IMAGE`"
+    ),
     "limits.objectsPerSet": (
         "the number of pods, PodCliques, PodCliqueScalingGroups, PodGangs and Services that "
         "[one set may have](validation.md#objects-and-bytes)"

@@ -1,8 +1,10 @@
 """Fixtures and settings of all tests: one real control plane per worker, Hypothesis, the seed of random tests."""
 
 import gc
+import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,7 +15,10 @@ from tests.seeds import SEED_VARIABLE, commit_seed
 
 # How long an example takes depends on what else the machine does, so it is no reason to fail.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", PATIENT, max_examples=25)
+_STORIES_ON_CLUSTERS = Path(__file__).parent / "e2e"
+# A file all of whose tests have the mark.
+_KUBE_FILE = re.compile(r"^pytestmark = pytest\.mark\.(kube|kubectl)$", re.MULTILINE)
+settings.register_profile("quick", PATIENT, max_examples=10)
 settings.register_profile("deep", PATIENT, max_examples=100)
 
 
@@ -26,6 +31,24 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if "not deep" in config.option.markexpr else "deep")
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(commit_seed())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files out that have only tests for a real control plane, unless they run: importing them takes seconds."""
+    if collection_path.suffix != ".py" or "not kube" not in config.option.markexpr:
+        return None
+    mark = _KUBE_FILE.search(collection_path.read_text())
+    return True if mark is not None and f"not {mark[1]}" in config.option.markexpr.split(" and ") else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the stories on real clusters first: files that take minutes. Short ones at the end keep all workers busy.
+
+    Until then no worker starts the control plane that the other folders share.
+    """
+    if "not kube" not in config.option.markexpr:
+        items.sort(key=lambda item: _STORIES_ON_CLUSTERS not in item.path.parents)
 
 
 def pytest_collection_finish() -> None:

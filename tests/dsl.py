@@ -11,6 +11,7 @@ from typing import Any, TypeVar, assert_never
 import msgspec
 
 from grove.api import labels, names
+from grove.api.reasons import STATE_CONDITIONS
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     GROUPS,
@@ -21,7 +22,7 @@ from grove.api.resources import (
     SERVICES,
     Resource,
 )
-from grove.api.template_revision import draw_revision, revision_data
+from grove.api.template_revision import build_revision, revision_data
 from grove.api.types.controllerrevision import ControllerRevision
 from grove.api.types.meta import (
     Condition,
@@ -72,7 +73,7 @@ from grove.planner.actions import (
     StatusWrite,
 )
 from grove.planner.plan import plan
-from grove.planner.plan_cache import Memo
+from grove.planner.plan_cache import PlanCache
 from grove.planner.snapshot import SetContext, Snapshot, build_context
 from grove.planner.status.availability import is_group_updating
 from grove.planner.views import CliqueView, ReplicaView, view_clique
@@ -94,10 +95,14 @@ def at(seconds: float) -> datetime:
 # What a user writes
 
 
-def role(name: str, replicas: int = 1, *, needs: int | None = None, **fields: Any) -> CliqueTemplate:
+def role(
+    name: str, replicas: int = 1, *, needs: int | None = None, after: tuple[str, ...] = (), **fields: Any
+) -> CliqueTemplate:
     """A clique of the template; `pod` overrides parts of its podSpec."""
     pod_spec: JsonObject = {"containers": [{"name": "main", "image": "pause"}], **fields.pop("pod", {})}
-    spec = PodCliqueSpec(role_name=f"role-{name}", replicas=replicas, min_available=needs, pod_spec=pod_spec)
+    spec = PodCliqueSpec(
+        role_name=f"role-{name}", replicas=replicas, min_available=needs, starts_after=after, pod_spec=pod_spec
+    )
     return CliqueTemplate(name=name, spec=spec, **fields)
 
 
@@ -157,7 +162,7 @@ def pod(
     ready: bool | None = None,
     phase: str = "",
     gates: tuple[str, ...] = (),
-    leaving: bool = False,
+    terminating: bool = False,
     created: datetime | None = NOW,
     ended: datetime | None = None,
     failures: int = 0,
@@ -177,7 +182,7 @@ def pod(
             uid=Uid(f"uid-of-{name}"),
             resource_version="1",
             creation_timestamp=created,
-            deletion_timestamp=NOW if leaving else None,
+            deletion_timestamp=NOW if terminating else None,
             labels={
                 **labels.default_labels("p"),
                 labels.SET_REPLICA_INDEX: "0",
@@ -217,7 +222,7 @@ def clique(
     needs: int | None = None,
     ready: int | None = None,
     was_available: bool = False,
-    leaving: bool = False,
+    terminating: bool = False,
     gone: Iterable[str] = (),
     status: PodCliqueStatus | None = None,
     **metadata: Any,
@@ -232,7 +237,7 @@ def clique(
             {
                 "generation": 1,
                 "owner_references": owned_by(PODCLIQUESETS, SET_NAME),
-                "deletion_timestamp": NOW if leaving else None,
+                "deletion_timestamp": NOW if terminating else None,
                 "labels": {
                     labels.TEMPLATE_HASH: "new",
                     labels.PART_OF: "p",
@@ -352,7 +357,7 @@ def replica(
 def revision(observed: PodCliqueSet, number: int = 1) -> ControllerRevision:
     """The templates of a set, stored."""
     asked = build_context(observed)
-    template = draw_revision(asked.spec.template, asked.template_hashes, asked.generation_hash)
+    template = build_revision(asked.spec.template, asked.template_hashes, asked.generation_hash)
     name = names.revision(asked.name, asked.generation_hash)
     return ControllerRevision(
         metadata=_stored(name, {"owner_references": owned_by(PODCLIQUESETS, observed.metadata.name)}),
@@ -361,7 +366,7 @@ def revision(observed: PodCliqueSet, number: int = 1) -> ControllerRevision:
     )
 
 
-def snapshot(observed: PodCliqueSet, *replicas: ReplicaView, refused_ahead_count: int = 0) -> Snapshot:
+def snapshot(observed: PodCliqueSet, *replicas: ReplicaView, rejected_ahead_count: int = 0) -> Snapshot:
     """The set and what was seen of it; replicas that are wanted and not given have nothing."""
     seen = {view.index: view for view in replicas}
     for index in range(observed.spec.replicas):
@@ -371,7 +376,7 @@ def snapshot(observed: PodCliqueSet, *replicas: ReplicaView, refused_ahead_count
         context=build_context(observed),
         replicas=tuple(seen[index] for index in sorted(seen)),
         revisions=(revision(observed),),
-        refused_ahead_count=refused_ahead_count,
+        rejected_ahead_count=rejected_ahead_count,
     )
 
 
@@ -414,6 +419,11 @@ def actions(decided: Plan) -> list[Action]:
 def touched(decided: Plan) -> list[str]:
     """The names of the objects that a plan writes, in order; a bulk delete by its selector."""
     return [one.selector if isinstance(one, DeleteMany) else one.name for one in actions(decided)]
+
+
+def problems(status: JsonObject) -> list[JsonObject]:
+    """The conditions of a set's status, or of a patch of it, that report problems."""
+    return [one for one in status.get("conditions") or () if one["type"] not in STATE_CONDITIONS]
 
 
 # The world
@@ -618,11 +628,11 @@ class World:
             for action in stage:
                 refusal = self._refusal(action)
                 if refusal and isinstance(action, Create):
-                    refused[(chain.part, action.failure_key)] = refusal
+                    refused[(chain.replica_index, action.failure_key)] = refusal
                 if refusal or not self._perform(action):
                     is_done = False
                 elif isinstance(action, Create):
-                    created[(chain.part, action.failure_key)] = None
+                    created[(chain.replica_index, action.failure_key)] = None
             if not is_done:
                 return
 
@@ -711,7 +721,9 @@ _CHILDREN: tuple[Resource[Any], ...] = (PODCLIQUES, GROUPS, PODGANGS, SERVICES)
 Check = Callable[[World, Plan], None]
 
 
-def run_to_rest(world: World, *, check: Check | None = None, memo: Memo | None = None, limit: int = 60) -> list[Plan]:
+def run_to_rest(
+    world: World, *, check: Check | None = None, cache: PlanCache | None = None, limit: int = 60
+) -> list[Plan]:
     """Plan and carry out until the plan is empty and nothing moves by itself; time jumps from wake-up to wake-up."""
     plans: list[Plan] = []
     for _ in range(limit):
@@ -719,7 +731,7 @@ def run_to_rest(world: World, *, check: Check | None = None, memo: Memo | None =
             while world.live():
                 pass
             return plans
-        decided = plan(world.snapshot(), world.now, memo)
+        decided = plan(world.snapshot(), world.now, cache)
         if check is not None:
             check(world, decided)
         plans.append(decided)
@@ -732,14 +744,14 @@ def run_to_rest(world: World, *, check: Check | None = None, memo: Memo | None =
     raise AssertionError(f"not at rest after {limit} plans; the last one:\n" + "\n".join(told(plans[-1])))
 
 
-def visit(world: World, memo: Memo | None = None) -> Plan:
+def visit(world: World, cache: PlanCache | None = None) -> Plan:
     """One pass as the loop makes it: facts first, one after the other, then the acts, then what tells about them."""
-    decided = plan(world.snapshot(), world.now, memo)
-    while facts := tuple(status for status in decided.statuses if status.urgency is StatusPriority.FACT):
+    decided = plan(world.snapshot(), world.now, cache)
+    while facts := tuple(status for status in decided.statuses if status.priority is StatusPriority.DURABLE):
         world.carry_out(Plan(statuses=facts))
-        decided = plan(world.snapshot(), world.now, memo)
+        decided = plan(world.snapshot(), world.now, cache)
     world.carry_out(Plan(chains=decided.chains))
-    world.carry_out(Plan(statuses=plan(world.snapshot(), world.now, memo).statuses))
+    world.carry_out(Plan(statuses=plan(world.snapshot(), world.now, cache).statuses))
     return decided
 
 

@@ -21,7 +21,7 @@ from grove.api.types.meta import JsonObject
 from grove.api.types.operatorconfiguration import OperatorConfiguration
 from grove.api.types.podcliqueset import PodCliqueSet, WorkloadType
 from grove.api.validation.immutable_fields import change_errors
-from grove.api.values.yaml_text import spread_text
+from grove.api.values.yaml_text import expanded_yaml
 from grove.installation.install_options import DEFAULT_CONFIGURATION
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
@@ -397,9 +397,9 @@ def _examples() -> dict[str, str]:
     quickstart = ROOT / "examples" / "quickstart.yaml"
     created = run_virtual(_created(quickstart))
     return {
-        PODCLIQUESETS.kind: spread_text(yaml.safe_load(quickstart.read_text())),
+        PODCLIQUESETS.kind: expanded_yaml(yaml.safe_load(quickstart.read_text())),
         TOPOLOGY_BINDINGS.kind: TOPOLOGY_EXAMPLE,
-        **{kind: spread_text(found) for kind, found in created.items()},
+        **{kind: expanded_yaml(found) for kind, found in created.items()},
     }
 
 

@@ -155,6 +155,12 @@ async def forge(client: Client, attack: Attack, original: Raw, namespace: str) -
     return name
 
 
+async def retarget(client: Client, attack: Attack, name: str, original: Raw, namespace: str) -> None:
+    """Let an object that exists claim to be another one: its labels, and its owner as the attack says."""
+    metadata = {"labels": original.metadata.labels, "ownerReferences": _owners(attack, original.metadata)}
+    await client.patch(attack.resource, namespace, name, {"metadata": metadata})
+
+
 @contextmanager
 def suppress_not_found() -> Iterator[None]:
     try:

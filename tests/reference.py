@@ -16,6 +16,23 @@ SOURCES = Path(__file__).parent.parent / "src" / "grove"
 # Per object its conditions, each with its reasons.
 CONDITIONS: dict[str, dict[ConditionType, tuple[Reason, ...]]] = {
     "PodCliqueSet": {
+        ConditionType.AVAILABLE: (
+            Reason.ALL_REPLICAS_AVAILABLE,
+            Reason.UPDATING,
+            Reason.SCALED_TO_ZERO,
+            Reason.REPLICAS_UNAVAILABLE,
+            Reason.INVALID_SPEC,
+        ),
+        ConditionType.PROGRESSING: (
+            Reason.COMPLETE,
+            Reason.STARTING,
+            Reason.SCALING,
+            Reason.UPDATING,
+            Reason.UPDATE_STALLED,
+            Reason.INVALID_SPEC,
+        ),
+        ConditionType.COMPLETE: (Reason.ALL_REPLICAS_SUCCEEDED,),
+        ConditionType.FAILED: (Reason.MAX_RESTARTS_EXCEEDED, Reason.MAX_RUNTIME_EXCEEDED),
         ConditionType.RECONCILE_FAILED: (
             Reason.INVALID_SPEC,
             Reason.OBJECT_BUDGET_EXCEEDED,
@@ -39,6 +56,7 @@ CONDITIONS: dict[str, dict[ConditionType, tuple[Reason, ...]]] = {
         ),
         ConditionType.GANG_SCHEDULING_UNAVAILABLE: (Reason.NO_GANG_SCHEDULING, Reason.MISSING_DEPENDENCY),
         ConditionType.SCHEDULER_LIMITED: (Reason.PARTIALLY_SUPPORTED,),
+        ConditionType.STARTUP_ORDER_UNAVAILABLE: (Reason.MISSING_DEPENDENCY,),
         ConditionType.TEARDOWN_HELD: (Reason.MASS_OUTAGE,),
         ConditionType.UPDATE_STALLED: (
             Reason.NO_CAPACITY,
@@ -47,7 +65,6 @@ CONDITIONS: dict[str, dict[ConditionType, tuple[Reason, ...]]] = {
             Reason.PODS_NOT_READY,
             Reason.PODS_REJECTED,
         ),
-        ConditionType.FAILED: (Reason.MAX_RESTARTS_EXCEEDED, Reason.MAX_RUNTIME_EXCEEDED),
     },
     "PodCliqueScalingGroup": {
         ConditionType.MIN_AVAILABLE_BREACHED: (
@@ -173,8 +190,8 @@ _HEAD = """\
 Every condition, event and finding that Grove writes, and its meaning. They are defined in `src/grove/api/reasons.py`,
 and this page is generated from them: `python -m tests.field_reference` writes it again.
 
-*Later* marks words of capabilities that are not supported yet: they are reserved and not written today. Messages are
-for people: they contain the numbers and names behind a reason, and may change.
+*Later* marks names that are reserved for features that are not supported yet: Grove does not write them today.
+Messages are for people: they contain the numbers and names behind a reason, and may change.
 """
 
 

@@ -28,8 +28,8 @@ def commit_seed() -> int:
 
 
 def examples(count: int) -> int:
-    """Return how many examples a large test tries: `count` in `make test-all`, a quarter in the quick tier."""
-    return count * settings().max_examples // 100
+    """Return how many examples a large test tries: `count` in `make test-all`, a tenth in the quick tier."""
+    return max(1, count * settings().max_examples // 100)
 
 
 def is_deep() -> bool:

@@ -18,7 +18,7 @@ from grove.api.schema.crd_generator import object_schema
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import ErrorKind
 from grove.cluster.kubelet.simulated.pod_state_machine import SIM_STOPS_AFTER
-from grove.planner.status.set_status import ERROR_CODES, MIRROR_ERROR_CODE
+from grove.planner.status.set_status import ERROR_CODES, SCHEDULER_ERROR_CODE
 from tests.markdown import PAGES, ROOT, code, fences, links, page_name, tables, without_fences
 from tests.reference import placed_words
 
@@ -149,7 +149,7 @@ def test_every_reason_has_a_place_in_the_reference(words: type[Documented]) -> N
 def test_every_key_of_the_wire_is_documented() -> None:
     page = (DOCS / "reference" / "wire.md").read_text()
     keys = [value for name, value in vars(labels).items() if name.isupper() and isinstance(value, str)]
-    keys += [SIM_STOPS_AFTER, *ERROR_CODES.values(), MIRROR_ERROR_CODE]
+    keys += [SIM_STOPS_AFTER, *ERROR_CODES.values(), SCHEDULER_ERROR_CODE]
     assert [key for key in keys if f"`{key}`" not in page] == []
 
 

@@ -59,7 +59,7 @@ class Client:
         self._writer.close()
 
 
-class ResourceInfo:
+class RunningServer:
     """A listener; requests wait while `gate` is closed."""
 
     def __init__(self, limits: ConnectionLimits, tls: ssl.SSLContext | None) -> None:
@@ -94,10 +94,10 @@ class ResourceInfo:
 
 
 @asynccontextmanager
-async def resource_info(
+async def running_server(
     limits: ConnectionLimits = LIMITS, tls: ssl.SSLContext | None = None
-) -> AsyncIterator[ResourceInfo]:
-    one = ResourceInfo(limits, tls)
+) -> AsyncIterator[RunningServer]:
+    one = RunningServer(limits, tls)
     await one.listener.start(HOST, 0)
     try:
         yield one
@@ -105,9 +105,11 @@ async def resource_info(
         await one.close()
 
 
-def told(story: Callable[[ResourceInfo], Awaitable[None]], tls: ssl.SSLContext | None = None, **changes: Any) -> None:
+def run_story(
+    story: Callable[[RunningServer], Awaitable[None]], tls: ssl.SSLContext | None = None, **changes: Any
+) -> None:
     async def tell() -> None:
-        async with resource_info(msgspec.structs.replace(LIMITS, **changes), tls) as one:
+        async with running_server(msgspec.structs.replace(LIMITS, **changes), tls) as one:
             await story(one)
 
     asyncio.run(tell())
@@ -117,16 +119,16 @@ def told(story: Callable[[ResourceInfo], Awaitable[None]], tls: ssl.SSLContext |
 
 
 def test_a_client_that_sends_nothing_is_cut() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         client = await one.connect()
         assert await client.is_cut()
         assert one.listener.connection_count == 0
 
-    told(story, header_seconds=SOON)
+    run_story(story, header_seconds=SOON)
 
 
 def test_a_client_that_sends_its_headers_letter_by_letter_is_cut() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         client = await one.connect()
         clock = LoopClock.starting_now()
         for letter in GET[:-4]:
@@ -137,31 +139,31 @@ def test_a_client_that_sends_its_headers_letter_by_letter_is_cut() -> None:
             await clock.sleep(SOON / 2)
         assert await client.is_cut()
 
-    told(story, header_seconds=SOON)
+    run_story(story, header_seconds=SOON)
 
 
 def test_the_second_request_of_a_connection_has_no_more_time_for_its_headers_than_the_first() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         client = await one.connect()
         assert await client.ask() == 200
         await client.send(GET[:10])
         assert await client.is_cut()
 
-    told(story, header_seconds=SOON)
+    run_story(story, header_seconds=SOON)
 
 
 def test_an_idle_connection_is_closed_after_a_while_and_not_before() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         client = await one.connect()
         assert await client.ask() == 200
         assert await client.ask() == 200
         assert await client.is_cut()
 
-    told(story, idle_seconds=SOON)
+    run_story(story, idle_seconds=SOON)
 
 
 def test_a_long_request_is_not_cut() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         client = await one.connect()
         one.gate.clear()
         await client.send(GET)
@@ -169,34 +171,34 @@ def test_a_long_request_is_not_cut() -> None:
         one.gate.set()
         assert await client.status() == 200
 
-    told(story, idle_seconds=SOON, header_seconds=SOON)
+    run_story(story, idle_seconds=SOON, header_seconds=SOON)
 
 
 def test_a_handshake_that_does_not_come_to_an_end_is_cut() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         silent, talking = await one.connect(), await one.connect()
         await talking.send(b"\x16\x03\x01")
         assert await silent.is_cut()
         assert await talking.is_cut()
         await one.until(lambda: one.listener.connection_count == 0)
 
-    told(story, _context(), handshake_seconds=SOON)
+    run_story(story, _context(), handshake_seconds=SOON)
 
 
 def test_what_is_no_handshake_is_cut_at_once() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         client = await one.connect()
         await client.send(GET)
         assert await client.is_cut()
 
-    told(story, _context())
+    run_story(story, _context())
 
 
 # --- places ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_new_client_takes_the_place_of_the_connection_that_was_idle_longest() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         first, second = await one.connect(), await one.connect()
         silent = [await one.connect() for _ in range(2)]
         assert [await second.ask(), await first.ask()] == [200, 200]
@@ -206,11 +208,11 @@ def test_a_new_client_takes_the_place_of_the_connection_that_was_idle_longest() 
         assert await first.ask() == 200
         assert [await client.ask() for client in silent] == [200, 200]
 
-    told(story)
+    run_story(story)
 
 
 def test_without_idle_connections_it_takes_the_place_of_the_one_that_never_asked_anything() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         silent = [await one.connect() for _ in range(4)]
         await one.until(lambda: one.listener.connection_count == 4)
         newcomer = await one.connect()
@@ -218,11 +220,11 @@ def test_without_idle_connections_it_takes_the_place_of_the_one_that_never_asked
         assert await silent[0].is_cut()
         assert [await client.ask() for client in silent[1:]] == [200, 200, 200]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_client_with_a_real_handshake_gets_through_a_crowd_that_never_completes_theirs() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         for _ in range(40):
             await one.connect()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -231,11 +233,11 @@ def test_a_client_with_a_real_handshake_gets_through_a_crowd_that_never_complete
         assert await client.ask() == 200
         assert one.listener.connection_count <= 4
 
-    told(story, _context())
+    run_story(story, _context())
 
 
 def test_a_request_under_way_is_never_cut_and_who_finds_no_place_is_told_to_come_back() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         one.gate.clear()
         busy = [await one.connect() for _ in range(4)]
         for client in busy:
@@ -249,32 +251,32 @@ def test_a_request_under_way_is_never_cut_and_who_finds_no_place_is_told_to_come
         newcomer = await one.connect()
         assert await newcomer.ask() == 200
 
-    told(story)
+    run_story(story)
 
 
 def test_a_place_is_free_again_when_its_client_leaves() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         for _ in range(3 * 4):
             client = await one.connect()
             assert await client.ask() == 200
             await client.close()
             await one.until(lambda: one.listener.connection_count == 0)
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize("header", [b"X: " + b"x" * 9000, b"\r\n".join(b"X-%d: x" % i for i in range(200))])
 def test_headers_that_are_too_long_or_too_many_are_a_bad_request(header: bytes) -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         client = await one.connect()
         await client.send(b"GET / HTTP/1.1\r\n" + header + b"\r\n\r\n")
         assert await client.status() == 400
 
-    told(story)
+    run_story(story)
 
 
 def test_a_stop_answers_what_is_under_way_and_ends_the_rest() -> None:
-    async def story(one: ResourceInfo) -> None:
+    async def story(one: RunningServer) -> None:
         one.gate.clear()
         silent, busy = await one.connect(), await one.connect()
         await busy.send(GET)
@@ -286,7 +288,7 @@ def test_a_stop_answers_what_is_under_way_and_ends_the_rest() -> None:
         await stopping
         assert one.listener.connection_count == 0
 
-    told(story, shutdown_seconds=PATIENCE)
+    run_story(story, shutdown_seconds=PATIENCE)
 
 
 def _context() -> ssl.SSLContext:

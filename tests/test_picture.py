@@ -2,7 +2,7 @@
 
 import os
 
-from tests.picture import PICTURE, drawn
+from tests.picture import LARGE_PICTURE, PICTURE, drawn, drawn_large
 
 
 def test_the_picture_of_the_readme_is_what_the_commands_print() -> None:
@@ -10,3 +10,9 @@ def test_the_picture_of_the_readme_is_what_the_commands_print() -> None:
     if os.environ.get("GROVE_UPDATE_GOLDEN"):
         PICTURE.write_text(drawn())
     assert PICTURE.read_text() == drawn()
+
+
+def test_the_picture_of_a_large_set_is_what_the_commands_print() -> None:
+    if os.environ.get("GROVE_UPDATE_GOLDEN"):
+        LARGE_PICTURE.write_text(drawn_large())
+    assert LARGE_PICTURE.read_text() == drawn_large()

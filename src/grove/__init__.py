@@ -1,4 +1,4 @@
 """Grove: gangs of pods on Kubernetes, all or nothing."""
 
-# Read by the build as well. Asking the installed package would take longer than the rest of `grove version`.
+# The build reads it too. Reading the metadata of the installed package would take longer than `grove version`.
 __version__ = "0.1.0.dev0"

@@ -1,5 +1,6 @@
-"""Making certificates: an authority, and what it signs for a server. Whose they are and how long they last is said by
-those who need them (`admission/webhook_certificates.py`, `cluster/http/loopback_certificates.py`).
+"""Creates a CA and server certificates. Callers choose names and lifetimes.
+
+Callers: `admission/webhook_certificates.py` and `cluster/http/loopback_certificates.py`.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Ours are elliptic; somebody else's may be of the other kind.
+# Grove creates elliptic curve keys; keys of users may be RSA.
 SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
@@ -19,47 +20,47 @@ def make_key() -> SigningKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def make_authority(key: SigningKey, common_name: str, start: datetime, end: datetime) -> x509.Certificate:
-    """Signed by itself."""
+def make_ca(key: SigningKey, common_name: str, start: datetime, end: datetime) -> x509.Certificate:
+    """Return a self-signed CA certificate."""
     name = _name(common_name)
-    return _signed(_begun(name, start, end, key, is_authority=True), name, key)
+    return _sign(_builder(name, start, end, key, is_ca=True), name, key)
 
 
 def make_server_certificate(
     key: SigningKey,
     names: tuple[str, ...],
-    authority: x509.Certificate,
-    authority_key: SigningKey,
+    ca: x509.Certificate,
+    ca_key: SigningKey,
     start: datetime,
     end: datetime,
 ) -> x509.Certificate:
-    """Good for these DNS names and addresses."""
+    """Return a certificate for these DNS names and IP addresses."""
     builder = (
-        _begun(_name(names[0]), start, end, key, is_authority=False)
+        _builder(_name(names[0]), start, end, key, is_ca=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
     )
-    return _signed(builder, authority.subject, authority_key)
+    return _sign(builder, ca.subject, ca_key)
 
 
-def pem_of(certificates: Iterable[x509.Certificate]) -> bytes:
+def encode_certificates(certificates: Iterable[x509.Certificate]) -> bytes:
     return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in certificates)
 
 
-def key_pem_of(key: SigningKey) -> bytes:
+def encode_key(key: SigningKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
-def _begun(
-    subject: x509.Name, start: datetime, end: datetime, key: SigningKey, *, is_authority: bool
+def _builder(
+    subject: x509.Name, start: datetime, end: datetime, key: SigningKey, *, is_ca: bool
 ) -> x509.CertificateBuilder:
-    constraints = x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None)
+    constraints = x509.BasicConstraints(ca=is_ca, path_length=0 if is_ca else None)
     usage = x509.KeyUsage(
-        digital_signature=not is_authority,
-        key_cert_sign=is_authority,
-        crl_sign=is_authority,
+        digital_signature=not is_ca,
+        key_cert_sign=is_ca,
+        crl_sign=is_ca,
         content_commitment=False,
         key_encipherment=False,
         data_encipherment=False,
@@ -80,13 +81,13 @@ def _begun(
     )
 
 
-def _signed(builder: x509.CertificateBuilder, issuer: x509.Name, key: SigningKey) -> x509.Certificate:
+def _sign(builder: x509.CertificateBuilder, issuer: x509.Name, key: SigningKey) -> x509.Certificate:
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
     return builder.issuer_name(issuer).add_extension(identifier, critical=False).sign(key, hashes.SHA256())
 
 
 def _name(common_name: str) -> x509.Name:
-    # A common name may have 64 characters; clients look at the subject alternative names anyway.
+    # A common name has at most 64 characters. Clients check the subject alternative names instead.
     return x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Grove"),

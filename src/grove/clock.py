@@ -1,7 +1,7 @@
-"""The time door: the only module that asks what time it is or sleeps.
+"""The clock: the only module that reads the time or sleeps.
 
-Time is the running event loop's, so the simulator replaces the loop and nothing else (`sim/virtual_clock.py`). Only
-a program that shares its times with other machines follows the machine's own clock.
+Time is the time of the running event loop, so the simulator replaces only the loop (`sim/virtual_clock.py`). A program
+that compares its times with other machines uses the system time.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the effectful rooms may know of time. Pure rooms are given `now` instead."""
+    """The interface for time of all modules that do I/O. Pure modules get `now` as an argument."""
 
     def now(self) -> datetime: ...
     def monotonic(self) -> float: ...
@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 
 class LoopClock:
-    """A clock that runs with the event loop: real under asyncio's own loop, virtual under the simulator's."""
+    """A clock of the event loop: real with the loop of asyncio, virtual with the loop of the simulator."""
 
     def __init__(self, epoch: datetime) -> None:
         self._epoch = epoch
@@ -27,7 +27,7 @@ class LoopClock:
 
     @classmethod
     def starting_now(cls) -> "LoopClock":
-        """A clock whose epoch is the machine's present time."""
+        """Return a clock that starts at the current system time."""
         return cls(datetime.now(UTC))
 
     def now(self) -> datetime:
@@ -41,11 +41,11 @@ class LoopClock:
 
 
 class MachineClock(LoopClock):
-    """The machine's own time, for a program whose times are compared with those of others.
+    """The system time, for a program whose times are compared with those of other machines.
 
-    The event loop stands still while the machine sleeps, and knows nothing of a clock that was set; others go on. So
-    this one follows every jump ahead. When the machine's clock is set back it goes on at half speed until it is caught
-    up with: no instant comes twice, and nobody waits longer than twice as long.
+    The event loop stops while the machine sleeps and does not see that the system clock was set. This clock follows
+    every jump ahead. If the system clock is set back, this clock runs at half speed until the system clock has caught
+    up. So no time occurs twice, and a wait takes at most twice as long.
     """
 
     def __init__(self, read: Callable[[], datetime]) -> None:
@@ -55,11 +55,11 @@ class MachineClock(LoopClock):
         self._last_at = self._start
 
     @classmethod
-    def of_this_machine(cls) -> "MachineClock":
+    def from_system_time(cls) -> "MachineClock":
         return cls(lambda: datetime.now(UTC))
 
     def now(self) -> datetime:
         at = self.monotonic()
-        slowly = self._last + timedelta(seconds=at - self._last_at) / 2
-        self._last, self._last_at = max(self._read(), slowly), at
+        slowed = self._last + timedelta(seconds=at - self._last_at) / 2
+        self._last, self._last_at = max(self._read(), slowed), at
         return self._last

@@ -1,18 +1,18 @@
-"""The three families of errors, because three different people act on them.
+"""The families of errors, by who must act: the user, or the maintainers of Grove.
 
-`ApiError`, the third family, lives in `kube/api_errors.py`: it speaks of a server.
+`ApiError`, the third family, is in `kube/api_errors.py`.
 """
 
 
 class UserError(Exception):
-    """The user can fix it: the message says what is wrong, where, and what to do."""
+    """An error that the user can fix. The message says what is wrong, where, and what to do."""
 
 
 class Bug(Exception):
-    """A promise of our own code is broken: the maintainers act. Please report it with the message."""
+    """A broken invariant of Grove. The message asks the user to report it."""
 
 
-def require(condition: object, belief: str) -> None:
-    """State what must hold here, in production too; raises `Bug` with the broken belief."""
+def require(condition: object, invariant: str) -> None:
+    """Check an invariant, in production too. Raises `Bug` with the broken invariant."""
     if not condition:
-        raise Bug(f"broken belief: {belief}; please report this")
+        raise Bug(f"broken invariant: {invariant}; please report this")

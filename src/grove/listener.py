@@ -1,13 +1,13 @@
-"""A listening HTTP socket with limits: how many connections there are, and how long a silent one may stay.
+"""A listening HTTP socket with limits on connections and on idle time.
 
-Webhooks, the operator's pages and the embedded API listen through it. aiohttp reads requests and writes answers; here
-is decided who may keep a connection, from the moment it is accepted, before any handshake:
+Webhooks, the operator's endpoints and the embedded API server use it. aiohttp reads requests and writes responses. This
+module decides which connections stay open, from accept on, before any TLS handshake:
 
-* A client that does not complete its TLS handshake or its request headers in time is cut.
-* A connection without a request is closed after a while.
-* When all places are taken, a new client gets the place of the connection that has been idle longest, or else of the
-  one that has waited longest without a request. A request under way is never cut: if there are only those, the new
-  client is turned away at once, over plain HTTP with a 503.
+* A client that does not complete its TLS handshake or its request headers in time is disconnected.
+* An idle connection is closed after a while.
+* At the connection limit, a new client replaces the connection that has been idle longest, or else the one that has
+  waited longest without a request. A running request is never aborted: if all connections have one, the new client is
+  rejected (over plain HTTP with a 503).
 """
 
 import asyncio
@@ -26,27 +26,27 @@ from aiohttp.web_protocol import RequestHandler
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-# What is no HTTP is answered with a 400 by aiohttp, whose traceback tells nobody anything, and would fill a log.
+# aiohttp answers invalid HTTP with a 400 and logs a traceback, which is useless and would fill the log.
 _WIRE = logging.getLogger("grove.listener.wire")
 _WIRE.addHandler(logging.NullHandler())
 _WIRE.propagate = False
 
 _BACKLOG = 1024
-# So that other work of the event loop gets its turn during a flood.
-_ACCEPTED_AT_ONCE = 8
+# Limited, so that other tasks of the event loop run during a flood.
+_ACCEPT_BATCH = 8
 _ACCEPT_PAUSE_SECONDS = 1.0
 _GRACE_SECONDS = 0.2
-_TURNED_AWAY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     idle_seconds: float
-    # From the connection to the end of the TLS handshake.
+    # From accept to the end of the TLS handshake.
     handshake_seconds: float = 10.0
     # From the first byte of a request, or from the handshake, to the end of its headers.
     header_seconds: float = 5.0
-    # How long a stop waits for requests under way.
+    # How long `stop` waits for running requests.
     shutdown_seconds: float = 1.0
     largest_body: int = 1024
     longest_header: int = 8190
@@ -54,34 +54,34 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpListener:
-    """`start`, then `stop`."""
+    """An HTTP server. Call `start`, then `stop`."""
 
     def __init__(
         self, handler: Handler, limits: ConnectionLimits, *, tls: ssl.SSLContext | None = None, **options: Any
     ) -> None:
-        """`options` are those of aiohttp's `web.Server`."""
+        """Create the server. `options` are passed to `web.Server` of aiohttp."""
         self._handler = handler
         self._limits = limits
         self._tls = tls
         self._options = options
         self._sockets: list[socket.socket] = []
-        # In each phase the longest first.
-        self._places: dict[_Phase, dict[_Connection, None]] = {phase: {} for phase in _Phase}
+        # In each phase, the oldest connection first.
+        self._connections: dict[_Phase, dict[_Connection, None]] = {phase: {} for phase in _Phase}
         self._by_handler: dict[RequestHandler, _Connection] = {}
         self._server: web.Server | None = None
         self._runner: web.ServerRunner | None = None
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of every socket."""
+        """Return host and port of every socket."""
         return [listening.getsockname()[:2] for listening in self._sockets]
 
     @property
     def connection_count(self) -> int:
-        return sum(map(len, self._places.values()))
+        return sum(map(len, self._connections.values()))
 
     async def start(self, host: str, port: int) -> None:
-        """Listen. An empty host means all interfaces, port 0 a free port. Raises `OSError` if that cannot be had."""
+        """Listen. An empty host means all interfaces, port 0 a free port. Raises `OSError`."""
         loop = asyncio.get_running_loop()
         limits = self._limits
         self._server = web.Server(
@@ -89,7 +89,7 @@ class HttpListener:
             request_factory=self._make_request,
             access_log=None,
             logger=_WIRE,
-            # Idle connections are closed here, so aiohttp need not.
+            # This module closes idle connections, so aiohttp must not.
             keepalive_timeout=2 * limits.idle_seconds,
             lingering_time=limits.header_seconds,
             max_line_size=limits.longest_header,
@@ -99,19 +99,19 @@ class HttpListener:
         )
         self._runner = web.ServerRunner(self._server, shutdown_timeout=limits.shutdown_seconds)
         await self._runner.setup()
-        self._sockets = await _bound_sockets(host, port)
+        self._sockets = await _bind_sockets(host, port)
         for listening in self._sockets:
             listening.listen(_BACKLOG)
             loop.add_reader(listening, self._accept_some, listening)
 
     async def stop(self) -> None:
-        """Requests under way are answered, if they do not take too long."""
+        """Stop listening and wait for running requests, up to the shutdown limit."""
         loop = asyncio.get_running_loop()
         for listening in self._sockets:
             loop.remove_reader(listening)
             listening.close()
         self._sockets = []
-        for connection in (*self._places[_Phase.OPENING],):
+        for connection in (*self._connections[_Phase.OPENING],):
             connection.abort()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -119,7 +119,7 @@ class HttpListener:
             connection.abort()
 
     def _accept_some(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPTED_AT_ONCE):
+        for _ in range(_ACCEPT_BATCH):
             try:
                 accepted, _address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -129,10 +129,10 @@ class HttpListener:
                 self._pause(listening)
                 return
             accepted.setblocking(False)
-            if self.connection_count < self._limits.connections or self._make_room():
+            if self.connection_count < self._limits.connections or self._evict_connection():
                 self._open(accepted)
             else:
-                self._turn_away(accepted)
+                self._reject(accepted)
 
     def _pause(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -144,17 +144,17 @@ class HttpListener:
 
         loop.call_later(_ACCEPT_PAUSE_SECONDS, resume)
 
-    def _make_room(self) -> bool:
+    def _evict_connection(self) -> bool:
         for phase in (_Phase.IDLE, _Phase.OPENING):
-            for connection in self._places[phase]:
+            for connection in self._connections[phase]:
                 connection.abort()
                 return True
         return False
 
-    def _turn_away(self, accepted: socket.socket) -> None:
+    def _reject(self, accepted: socket.socket) -> None:
         if self._tls is None:
             with contextlib.suppress(OSError):
-                accepted.send(_TURNED_AWAY)
+                accepted.send(_UNAVAILABLE)
         accepted.close()
 
     def _open(self, accepted: socket.socket) -> None:
@@ -183,7 +183,7 @@ class HttpListener:
     async def _serve(self, http: web.BaseRequest) -> web.StreamResponse:
         connection = self._by_handler.get(http.protocol)
         if connection is None:
-            # Its time was over before its request was read: nobody is there to read an answer.
+            # The connection timed out before its request was read: the client is gone.
             return web.Response(status=503)
         connection.begin_request()
         try:
@@ -198,26 +198,26 @@ class HttpListener:
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=largest)
 
     def move(self, connection: "_Connection", phase: "_Phase") -> None:
-        """A connection enters another phase, as the last."""
-        for places in self._places.values():
-            places.pop(connection, None)
-        self._places[phase][connection] = None
+        """Move a connection to another phase, as its newest."""
+        for connections in self._connections.values():
+            connections.pop(connection, None)
+        self._connections[phase][connection] = None
 
     def forget(self, connection: "_Connection") -> None:
-        for places in self._places.values():
-            places.pop(connection, None)
+        for connections in self._connections.values():
+            connections.pop(connection, None)
         self._by_handler.pop(connection.inner, None)
 
 
 class _Phase(Enum):
-    # No request so far.
+    # No request yet.
     OPENING = auto()
     BUSY = auto()
     IDLE = auto()
 
 
 class _Connection(asyncio.Protocol):
-    """One connection between a socket and aiohttp: passes everything on, and watches how long it takes."""
+    """One connection between a socket and aiohttp. It forwards everything and enforces the time limits."""
 
     def __init__(self, listener: HttpListener, inner: RequestHandler, limits: ConnectionLimits) -> None:
         self.inner = inner
@@ -227,10 +227,10 @@ class _Connection(asyncio.Protocol):
         self._limits = limits
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
-        self._is_resting = False
+        self._is_idle = False
 
     def abort(self) -> None:
-        """Close at once, without a farewell that the client might not answer."""
+        """Close at once. An orderly close would wait for the client."""
         self._listener.forget(self)
         self._cancel_deadline()
         if self._transport is not None:
@@ -240,14 +240,14 @@ class _Connection(asyncio.Protocol):
 
     def begin_request(self) -> None:
         self._cancel_deadline()
-        self._is_resting = False
+        self._is_idle = False
         self._listener.move(self, _Phase.BUSY)
 
     def end_request(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
         self._listener.move(self, _Phase.IDLE)
-        self._is_resting = True
+        self._is_idle = True
         self._abort_after(self._limits.idle_seconds)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -256,8 +256,8 @@ class _Connection(asyncio.Protocol):
         self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_resting:
-            self._is_resting = False
+        if self._is_idle:
+            self._is_idle = False
             self._abort_after(self._limits.header_seconds)
         self.inner.data_received(data)
 
@@ -281,7 +281,7 @@ class _Connection(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire)
 
     def _expire(self) -> None:
-        """Time is up. After a pause of the whole process, what arrived in time may only have to be looked at."""
+        """Abort after a short grace: after a pause of the whole process, data that arrived in time is not read yet."""
         self._deadline = asyncio.get_running_loop().call_later(_GRACE_SECONDS, self.abort)
 
     def _cancel_deadline(self) -> None:
@@ -290,8 +290,8 @@ class _Connection(asyncio.Protocol):
             self._deadline = None
 
 
-async def _bound_sockets(host: str, port: int) -> list[socket.socket]:
-    """Sockets bound as asyncio binds them: one for each address of the host."""
+async def _bind_sockets(host: str, port: int) -> list[socket.socket]:
+    """Return sockets bound as asyncio binds them: one for each address of the host."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(asyncio.Protocol, host or None, port, start_serving=False)
     bound = [each.dup() for each in server.sockets]

@@ -2,14 +2,14 @@
 
 from grove.admission.policy import DEFAULT_SETTINGS, NO_LOOKUP, AdmissionLookups, review
 from grove.api.resources import PODCLIQUESETS
-from grove.api.types.admission import AdmissionAnswer, AdmissionRequest, Operation
+from grove.api.types.admission import AdmissionRequest, AdmissionResult, Operation
 from grove.api.types.meta import JsonObject
 from grove.api.validation.validation_options import ValidationOptions
 
 
 def created(
     json: JsonObject, lookup: AdmissionLookups = NO_LOOKUP, settings: ValidationOptions = DEFAULT_SETTINGS
-) -> AdmissionAnswer:
+) -> AdmissionResult:
     """The answer to the creation of a set."""
     return review(_request(Operation.CREATE, json), lookup, settings)
 
@@ -19,7 +19,7 @@ def updated(
     new: JsonObject,
     lookup: AdmissionLookups = NO_LOOKUP,
     settings: ValidationOptions = DEFAULT_SETTINGS,
-) -> AdmissionAnswer:
+) -> AdmissionResult:
     """The answer to the replacement of a stored set."""
     return review(_request(Operation.UPDATE, new, old), lookup, settings)
 
@@ -28,7 +28,7 @@ def refusals(json: JsonObject) -> list[str]:
     return texts(created(json))
 
 
-def texts(answer: AdmissionAnswer) -> list[str]:
+def texts(answer: AdmissionResult) -> list[str]:
     return [str(error) for error in answer.errors]
 
 

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from grove.admission.tls import LiveContext
-from grove.admission.webhook_app import WebhookOptions, upkeep_of
+from grove.admission.webhook_app import WebhookOptions, build_cert_rotator
 from grove.admission.webhook_certificates import Lifetimes, is_valid_at, read_certificates
 from grove.api.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Object, Resource
 from grove.api.types.meta import JsonObject
@@ -63,7 +63,7 @@ class Replica:
         )
         self.tls = LiveContext()
         client = Client(self.transport, town.clock)
-        self.upkeep = upkeep_of(client, town.clock, Random(f"replica {number}"), options, self.tls)
+        self.upkeep = build_cert_rotator(client, town.clock, Random(f"replica {number}"), options, self.tls)
         self.task = asyncio.create_task(self.upkeep.run())
 
     async def stop(self) -> None:

@@ -99,7 +99,7 @@ def updates() -> list[Case]:
         Case(id=id_, resource=resource, old=old, new=new, errors=tuple(errors))
         for id_, resource, new, old, errors in children
         # On a server an owner would have to exist, or the garbage collector takes the object away.
-        if not any("in a member of group" in error for error in errors)
+        if not any("for a member of group" in error for error in errors)
     ]
     return cases
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grove.admission.admission_review import AdmissionResponse, GroupResource, ReviewRequest, ReviewUserInfo
-from grove.admission.authorizer import AuthorizerOptions, Claims, authorize, claims_of
+from grove.admission.authorizer import AuthorizerOptions, Claims, authorize, collect_claims
 from grove.api.types.meta import JsonObject, OwnerReference, to_wire
 from grove.api.types.podcliqueset import PodCliqueSet
 from tests.api.manifests import decoded, manifest
@@ -184,4 +184,4 @@ def claims(*names: str, owners: tuple[OwnerReference, ...] = ()) -> Claims:
 def test_an_object_is_whose_it_says_by_label_or_owner_before_or_after_the_write(
     asked: ReviewRequest, found: Claims
 ) -> None:
-    assert claims_of(asked) == found
+    assert collect_claims(asked) == found

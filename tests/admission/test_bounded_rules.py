@@ -14,7 +14,7 @@ from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BIND
 from grove.api.types.admission import AdmissionRequest, Operation
 from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import PodCliqueSet
-from grove.api.unsupported_fields import unbuilt_changes, unbuilt_fields
+from grove.api.unsupported_fields import find_unsupported_changes, find_unsupported_fields
 from grove.api.validation.cliques import clique_errors
 from grove.api.validation.clustertopologybinding import topology_binding_errors
 from grove.api.validation.devices.mnnvl import mnnvl_errors
@@ -28,7 +28,7 @@ from grove.api.validation.podclique import podclique_errors
 from grove.api.validation.podcliquescalinggroup import scaling_group_errors
 from grove.api.validation.podcliqueset import validate_podcliqueset_update, validate_stored_podcliqueset
 from grove.api.validation.ratcheting import new_errors
-from grove.api.validation.schema import read
+from grove.api.validation.schema import decode_object
 from grove.api.validation.startup_order import startup_errors
 from grove.api.validation.termination_delay import termination_errors
 from grove.api.validation.topology_constraints import topology_errors, topology_warnings
@@ -80,16 +80,16 @@ RULES: dict[str, Rule] = {
     "topology warnings": lambda pcs: topology_warnings(pcs.spec.template, _known_binding),
     "termination": lambda pcs: termination_errors(pcs.spec),
     "training": lambda pcs: training_errors(pcs.spec),
-    "training warnings": lambda pcs: training_warnings(pcs.spec),
+    "training warnings": training_warnings,
     "nvlink": lambda pcs: mnnvl_errors(pcs, SETTINGS),
-    "what is not built": unbuilt_fields,
-    "KAI": lambda pcs: BACKENDS.named("kai-scheduler").errors(pcs),
-    "Volcano": lambda pcs: BACKENDS.named("volcano").errors(pcs),
-    "LPX": lambda pcs: BACKENDS.named("lpx-scheduler").errors(pcs),
+    "what is not built": find_unsupported_fields,
+    "KAI": lambda pcs: BACKENDS.get("kai-scheduler").errors(pcs),
+    "Volcano": lambda pcs: BACKENDS.get("volcano").errors(pcs),
+    "LPX": lambda pcs: BACKENDS.get("lpx-scheduler").errors(pcs),
     "schedulers": lambda pcs: scheduler_errors(_turned_round(pcs), pcs, SETTINGS, None),
     "scheduler warnings": lambda pcs: scheduler_warnings(_turned_round(pcs), pcs, SETTINGS, None),
     "changes": lambda pcs: change_errors(_turned_round(pcs), pcs),
-    "changes that are not built": lambda pcs: unbuilt_changes(_turned_round(pcs), pcs),
+    "changes that are not built": lambda pcs: find_unsupported_changes(_turned_round(pcs), pcs),
     "the planner's check": lambda pcs: validate_stored_podcliqueset(pcs, SETTINGS),
     "an update": lambda pcs: validate_podcliqueset_update(_turned_round(pcs), pcs, SETTINGS, _known_binding),
 }
@@ -108,7 +108,7 @@ def test_a_rule_is_at_most_twice_the_work_for_a_set_twice_as_large(rule: Rule) -
 STEPS: dict[str, Callable[[JsonObject], object]] = {
     "defaulting": default_podcliqueset,
     "the patch of a default": lambda json: json_patch(json, default_podcliqueset(json)),
-    "the shape": lambda json: read(PODCLIQUESETS, json).errors,
+    "the shape": lambda json: decode_object(PODCLIQUESETS, json).errors,
     "a creation": lambda json: texts(created(json)),
     "an update": lambda json: texts(updated(_of_before(json), json, AdmissionLookups(topology_binding=_known_binding))),
 }
@@ -161,7 +161,7 @@ def _binding_of(n: int) -> JsonObject:
 )
 def test_neither_is_a_child_or_a_binding_more_work_than_it_is_large(kind: Any, shape: Shape, rule: Any) -> None:
     def rule_work(shape: Shape, n: int) -> int:
-        reading = read(kind, shape(n))
+        reading = decode_object(kind, shape(n))
         judged = counted(reading.object)
         return work_of(lambda: _everything(rule(judged)))
 
@@ -228,7 +228,7 @@ def test_a_set_of_8000_cliques_is_refused_by_its_number() -> None:
 def test_a_ring_of_as_many_cliques_as_a_set_may_have_is_told_in_one_error() -> None:
     (error,) = refusals(SHAPES["one ring"](1_000))
     assert error.startswith('spec.template.cliques[0].spec.startsAfter: Invalid value: "c0 -> c1 -> c2')
-    assert error.endswith("...: these cliques start after each other: remove one of the entries")
+    assert error.endswith("...: these cliques wait for each other: remove one of the entries")
 
 
 def test_every_circle_is_named_once_in_the_order_of_the_set() -> None:
@@ -244,7 +244,7 @@ def test_every_circle_is_named_once_in_the_order_of_the_set() -> None:
         clique("c", spec=after("b", "end")),
         clique("end"),
     )
-    told = "these cliques start after each other: remove one of the entries"
+    told = "these cliques wait for each other: remove one of the entries"
     assert refusals(json) == [
         f'spec.template.cliques[1].spec.startsAfter: Invalid value: "b -> a -> c -> b": {told}',
         f'spec.template.cliques[2].spec.startsAfter: Invalid value: "x -> y -> x": {told}',
@@ -254,7 +254,7 @@ def test_every_circle_is_named_once_in_the_order_of_the_set() -> None:
 def test_an_answer_names_the_first_hundred_errors_and_says_that_there_are_more() -> None:
     errors = refusals(SHAPES["bad labels"](1_000))
     assert len(errors) == MOST_ERRORS + 1
-    assert errors[-1] == "spec: Invalid value: there are more errors, not listed: correct these first"
+    assert errors[-1] == "spec: Invalid value: too many errors to list: correct these first"
 
 
 def test_a_stored_set_with_more_cliques_than_are_legal_now_may_still_be_changed() -> None:

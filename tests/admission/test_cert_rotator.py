@@ -17,7 +17,7 @@ from grove.admission.webhook_certificates import (
     contains,
     material_of,
     read_certificates,
-    renewed,
+    rotate,
 )
 from grove.api import labels
 from grove.api.resources import MUTATING_WEBHOOKS, NAMESPACES, SECRETS, VALIDATING_WEBHOOKS
@@ -350,7 +350,7 @@ def test_without_the_right_to_look_it_is_not_ready_until_it_has_it() -> None:
         with capture_logs() as lines:
             await town.settle(5)
         assert not replica.upkeep.is_ready
-        assert "may we list and watch" in lines[0]["why"]
+        assert "may list and watch them" in lines[0]["why"]
         replica.transport.lift(refusal)
         await town.settle(5)
         assert replica.upkeep.is_ready
@@ -450,7 +450,7 @@ def _manual(folder: Path) -> WebhookOptions:
 
 
 def _put(folder: Path) -> bytes:
-    material = renewed(material_of({}), RotationStep.AUTHORITY, ("a.example",), EPOCH, BRIEF)
+    material = rotate(material_of({}), RotationStep.AUTHORITY, ("a.example",), EPOCH, BRIEF)
     (folder / "tls.crt").write_bytes(material.certificate)
     (folder / "tls.key").write_bytes(material.key)
     return material.certificate

@@ -17,9 +17,9 @@ from grove.admission.admission_review import (
     MOST_VALUES,
     MalformedReviewError,
     OversizedReviewError,
-    open_review,
+    decode_review,
 )
-from grove.admission.thread import TURN_SECONDS, DistantReader, ServerThread
+from grove.admission.thread import SWITCH_SECONDS, CrossLoopReader, ServerThread
 from grove.admission.webhook_app import WebhookApp, WebhookOptions
 from grove.admission.webhook_server import LARGEST_BODY
 from grove.api.resources import PODCLIQUESETS, SECRETS
@@ -80,9 +80,9 @@ def test_what_is_nested_too_deeply_is_a_bad_request(path: str, body: bytes) -> N
 
 
 def test_what_is_nested_as_deeply_as_may_be_is_judged() -> None:
-    assert open_review(_review(_nested(MOST_LEVELS))).object is not None
+    assert decode_review(_review(_nested(MOST_LEVELS))).object is not None
     with pytest.raises(MalformedReviewError):
-        open_review(_review(_nested(MOST_LEVELS + 1)))
+        decode_review(_review(_nested(MOST_LEVELS + 1)))
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -99,9 +99,9 @@ def test_eight_megabytes_of_empty_objects_are_too_large(path: str) -> None:
 def test_as_many_values_as_may_be_are_read() -> None:
     around = _review(b'{"spec":[0]}').count(b",") + _review(b'{"spec":[0]}').count(b"{") + 1
     most = b",".join([b"0"] * (MOST_VALUES - around + 1))
-    assert open_review(_review(b'{"spec":[' + most + b"]}")).object is not None
+    assert decode_review(_review(b'{"spec":[' + most + b"]}")).object is not None
     with pytest.raises(OversizedReviewError):
-        open_review(_review(b'{"spec":[' + most + b",0]}"))
+        decode_review(_review(b'{"spec":[' + most + b",0]}"))
 
 
 def test_a_body_that_unfolds_to_many_times_its_size_is_a_bad_request() -> None:
@@ -124,7 +124,7 @@ def test_a_ring_of_8000_cliques_is_refused_over_http_in_one_line() -> None:
 
 
 def test_more_questions_than_are_answered_at_a_time_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "MOST_QUESTIONS", 2)
+    monkeypatch.setattr(webhooks, "MAX_REQUESTS", 2)
 
     async def story(asked: Asked) -> None:
         """Two that never send all of their bodies, and one that does."""
@@ -132,18 +132,18 @@ def test_more_questions_than_are_answered_at_a_time_are_turned_away(monkeypatch:
         turned_away = await asked.send(VALIDATE_SET_PATH, GOOD)
         for writer in slow:
             writer.close()
-        assert (turned_away.status, turned_away.text) == (503, "2 questions are under way: try again\n")
+        assert (turned_away.status, turned_away.text) == (503, "2 requests are in progress: try again\n")
 
     asking(story)
 
 
 def test_all_bodies_together_may_hold_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "MOST_HELD", len(GOOD) + 10)
+    monkeypatch.setattr(webhooks, "MAX_BODY_BYTES", len(GOOD) + 10)
 
     async def story(asked: Asked) -> None:
         slow = await _half_a_question(asked, sent=11)
         turned_away = await asked.send(VALIDATE_SET_PATH, GOOD)
-        assert (turned_away.status, "bytes of questions are under way" in turned_away.text) == (503, True)
+        assert (turned_away.status, "bytes of requests are in progress" in turned_away.text) == (503, True)
         slow.close()
         clock = LoopClock.starting_now()
         async with asyncio.timeout(20):
@@ -196,7 +196,7 @@ def test_a_server_that_works_without_a_pause_leaves_time_for_the_other_event_loo
         other = asyncio.create_task(take_turns())
         usual = sys.getswitchinterval()
         async with asyncio.timeout(60), ServerThread(server):
-            assert sys.getswitchinterval() == pytest.approx(TURN_SECONDS)
+            assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
         other.cancel()
         assert server.turns >= 20
         assert sys.getswitchinterval() == usual
@@ -221,7 +221,7 @@ def test_a_server_that_cannot_start_says_why_to_whoever_started_it() -> None:
 def test_questions_are_answered_on_the_thread_with_looks_made_by_the_loop_that_has_the_connections() -> None:
     async def story(asked: Asked) -> None:
         await asked.user.create(PODCLIQUESETS, "default", manifest())
-        other = Asked(None, reader=DistantReader(asked.user))
+        other = Asked(None, reader=CrossLoopReader(asked.user))
         async with ServerThread(other.server):
             other.material = asked.material
             other.tls.use(asked.material.certificate, asked.material.key)
@@ -262,7 +262,7 @@ def test_the_webhooks_of_an_operator_serve_from_their_thread_until_they_are_stop
 
 def test_a_look_that_fails_fails_where_it_was_asked_for() -> None:
     async def story(asked: Asked) -> None:
-        reader = DistantReader(asked.user)
+        reader = CrossLoopReader(asked.user)
 
         def look() -> None:
             asyncio.run(reader.get(PODCLIQUESETS, "default", "absent"))

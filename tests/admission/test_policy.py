@@ -2,28 +2,32 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import settings as run_settings
 from hypothesis import strategies as st
 
 from grove.admission.policy import review
 from grove.api.defaulting import default_podcliqueset
-from grove.api.types.admission import AdmissionAnswer, AdmissionRequest, Operation
+from grove.api.types.admission import AdmissionRequest, AdmissionResult, Operation
 from grove.api.types.meta import JsonObject
 from grove.api.validation.validation_options import ValidationOptions
 from tests.admission.asking import created, texts, updated
 from tests.api.manifests import clique, container, manifest, training
 from tests.seeds import examples
 
-_IN_ORDER = {"cliqueStartupType": "CliqueStartupTypeInOrder"}
-_ORDERED = manifest(template=_IN_ORDER)
+RANKED = "grove.io/ranked-clique"
+AT = f"metadata.annotations[{RANKED}]"
+_SCALED_BY_LOAD = clique(spec={"autoScalingConfig": {"maxReplicas": 3}})
+_AUTOSCALED = manifest(_SCALED_BY_LOAD)
 _WARNING = (
-    "spec.template.cliqueStartupType: start-up order is not carried out yet: cliques start in any order"
-)  # fmt: skip
+    "spec.template.cliques[0].spec.autoScalingConfig: autoscaling is not supported yet: no autoscaler is created; "
+    "scale with kubectl scale"
+)
 
 
 def test_a_good_set_comes_back_with_its_defaults() -> None:
-    assert created(manifest()) == AdmissionAnswer(object=default_podcliqueset(manifest()))
+    assert created(manifest()) == AdmissionResult(object=default_podcliqueset(manifest()))
 
 
 def test_a_refused_set_does_not_come_back() -> None:
@@ -31,17 +35,17 @@ def test_a_refused_set_does_not_come_back() -> None:
 
 
 def test_a_field_that_is_not_carried_out_yet_is_a_warning() -> None:
-    assert created(_ORDERED).warnings == (_WARNING,)
+    assert created(_AUTOSCALED).warnings == (_WARNING,)
 
 
 def test_a_write_that_changes_nothing_of_it_does_not_repeat_the_warning() -> None:
-    relabelled = manifest(template=_IN_ORDER, metadata={"labels": {"a": "b"}})
-    assert updated(_ORDERED, relabelled) == AdmissionAnswer(object=default_podcliqueset(relabelled))
+    relabelled = manifest(_SCALED_BY_LOAD, metadata={"labels": {"a": "b"}})
+    assert updated(_AUTOSCALED, relabelled) == AdmissionResult(object=default_podcliqueset(relabelled))
 
 
 def test_a_scale_request_is_judged_but_not_lectured() -> None:
-    def scaled(replicas: int) -> AdmissionAnswer:
-        new = {**_ORDERED, "spec": {**_ORDERED["spec"], "replicas": replicas}}
+    def scaled(replicas: int) -> AdmissionResult:
+        new = {**_AUTOSCALED, "spec": {**_AUTOSCALED["spec"], "replicas": replicas}}
         return review(
             AdmissionRequest(
                 operation=Operation.UPDATE,
@@ -49,7 +53,7 @@ def test_a_scale_request_is_judged_but_not_lectured() -> None:
                 plural="podcliquesets",
                 subresource="scale",
                 object=new,
-                old=_ORDERED,
+                old=_AUTOSCALED,
             )
         )
 
@@ -71,13 +75,32 @@ def test_what_means_nothing_to_a_training_set_is_a_warning() -> None:
     assert said == [
         [
             (
-                "spec.replicas: nothing runs without replicas, and a training set cannot be scaled: "
+                "spec.replicas: no pod runs with 0 replicas, and a training set cannot be scaled: "
                 "delete it and create one with the size you need"
             ),
-            "spec.updateStrategy: has no effect: a training set is never updated",
+            "spec.updateStrategy: has no effect, because a training set cannot be updated",
         ],
         [],
     ]
+
+
+@pytest.mark.parametrize(
+    ("json", "warnings"),
+    [
+        (training(clique("a"), clique("b")), []),
+        (
+            training(clique("a"), clique("b"), metadata={"annotations": {RANKED: "c"}}),
+            [f"{AT}: the template has no clique 'c', so no pod has a rank; name one of: a, b"],
+        ),
+        (training(clique("a"), clique("b"), metadata={"annotations": {RANKED: "b"}}), []),
+        (
+            manifest(metadata={"annotations": {RANKED: "a"}}),
+            [f"{AT}: has no effect, because only pods of training sets have ranks"],
+        ),
+    ],
+)
+def test_a_ranked_clique_that_does_not_exist_is_a_warning(json: JsonObject, warnings: list[str]) -> None:
+    assert list(created(json).warnings) == warnings
 
 
 def test_an_installation_says_which_schedulers_and_features_it_has() -> None:
@@ -89,7 +112,7 @@ def test_an_installation_says_which_schedulers_and_features_it_has() -> None:
         [
             (
                 'metadata.annotations[grove.io/mnnvl-group]: Invalid value: "one": '
-                'multi-node NVLink is switched off here: remove it, or write "none"'
+                'multi-node NVLink is disabled: remove the annotation, or write "none"'
             )
         ],
     )

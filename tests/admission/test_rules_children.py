@@ -6,7 +6,7 @@ import pytest
 
 from grove.admission.policy import NO_LOOKUP, AdmissionLookups, review
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS, TOPOLOGY_BINDINGS, Resource
-from grove.api.types.admission import AdmissionAnswer, AdmissionRequest, Operation
+from grove.api.types.admission import AdmissionRequest, AdmissionResult, Operation
 from grove.api.types.meta import JsonObject, OwnerReference
 from grove.api.types.podcliqueset import PodCliqueSet
 from tests.admission.asking import texts
@@ -49,7 +49,7 @@ def written(
     *,
     subresource: str = "",
     lookup: AdmissionLookups = NO_LOOKUP,
-) -> AdmissionAnswer:
+) -> AdmissionResult:
     operation = Operation.CREATE if old is None else Operation.UPDATE
     request = AdmissionRequest(
         operation=operation,
@@ -71,7 +71,8 @@ def owned_by(pcs: JsonObject) -> AdmissionLookups:
 
 _BELOW = "spec.replicas: Invalid value: 1: must be 0, or at least minAvailable (2)"
 _ALONE = (
-    'spec.replicas: Invalid value: 0: must be at least minAvailable (2) in a member of group "web-0-g": scale the group'
+    'spec.replicas: Invalid value: 0: must be at least minAvailable (2) for a member of group "web-0-g": '
+    "scale the group"
 )
 
 
@@ -157,7 +158,7 @@ def member(**spec: Any) -> JsonObject:
             GROUPS,
             scaling_group(cliqueNames=[]),
             None,
-            ["spec.cliqueNames: Required value: name at least one clique"],
+            ["spec.cliqueNames: Required value: write at least one clique name"],
             id="a group of no cliques",
         ),
     ],
@@ -197,7 +198,7 @@ _OTHER_IMAGE = {"containers": [container(image="other")]}
             PODCLIQUES,
             podclique(),
             podclique(autoScalingConfig={"maxReplicas": 4}),
-            [f"spec.autoScalingConfig: {_OF_TRAINING} scaled: remove it"],
+            [f"spec.autoScalingConfig: {_OF_TRAINING} scaled: remove this field"],
             id="an autoscaler for a clique",
         ),
         pytest.param(GROUPS, scaling_group(), scaling_group(replicas=4), [_NO_SCALING], id="a group scaled out"),
@@ -262,15 +263,15 @@ def test_a_group_without_counts_gets_those_of_its_schema() -> None:
     ("json", "errors"),
     [
         pytest.param(binding("zone", "rack", schedulers=("kai-scheduler",)), [], id="a good binding"),
-        pytest.param(binding(), ["spec.levels: Required value: write at least 1"], id="no levels"),
+        pytest.param(binding(), ["spec.levels: Required value: must have at least 1 items"], id="no levels"),
         pytest.param(
             binding("zone", "zone", keys=("a", "b")),
-            ['spec.levels[1].domain: Duplicate value: "zone": the same stands at [0]: remove one'],
+            ['spec.levels[1].domain: Duplicate value: "zone": already used at [0]: remove one'],
             id="a domain twice",
         ),
         pytest.param(
             binding("zone", "rack", keys=("a", "a")),
-            ['spec.levels[1].key: Duplicate value: "a": the same stands at [0]: remove one'],
+            ['spec.levels[1].key: Duplicate value: "a": already used at [0]: remove one'],
             id="a key twice",
         ),
         pytest.param(
@@ -280,7 +281,7 @@ def test_a_group_without_counts_gets_those_of_its_schema() -> None:
         ),
         pytest.param(
             binding("zone", keys=("",)),
-            ['spec.levels[0].key: Invalid value: "": write 1 to 63 characters'],
+            ['spec.levels[0].key: Invalid value: "": must have 1 to 63 characters'],
             id="an empty key",
         ),
         pytest.param(
@@ -288,7 +289,7 @@ def test_a_group_without_counts_gets_those_of_its_schema() -> None:
             [
                 (
                     'spec.schedulerTopologyBindings[1].schedulerName: Duplicate value: "kai-scheduler": '
-                    "the same stands at [0]: remove one"
+                    "already used at [0]: remove one"
                 )
             ],
             id="a scheduler twice",
@@ -297,8 +298,8 @@ def test_a_group_without_counts_gets_those_of_its_schema() -> None:
             binding("zone", schedulers=("mine",)),
             [
                 (
-                    'spec.schedulerTopologyBindings[0].schedulerName: Invalid value: "mine": is not enabled: '
-                    "write one of default-scheduler, kai-scheduler, volcano, lpx-scheduler"
+                    'spec.schedulerTopologyBindings[0].schedulerName: Invalid value: "mine": the scheduler is '
+                    "not enabled: write one of default-scheduler, kai-scheduler, volcano, lpx-scheduler"
                 )
             ],
             id="a scheduler that is not enabled",
@@ -308,7 +309,7 @@ def test_a_group_without_counts_gets_those_of_its_schema() -> None:
             [
                 (
                     'spec.schedulerTopologyBindings[0].schedulerName: Invalid value: "volcano": '
-                    "has no topology of its own (those that have: kai-scheduler): remove the entry"
+                    "the scheduler has no topology resource (schedulers with one: kai-scheduler): remove the entry"
                 )
             ],
             id="a scheduler without a topology",
@@ -326,7 +327,7 @@ def test_a_topology_binding_names_everything_once(json: JsonObject, errors: list
         pytest.param(
             {"podgroups": [{"name": "a", "podReferences": [{"namespace": "n"}]}]},
             [
-                "spec.podgroups[0].minReplicas: Required value: How many of them it takes.",
+                "spec.podgroups[0].minReplicas: Required value: Minimum number of pods to place together.",
                 "spec.podgroups[0].podReferences[0].name: Required value: Name of the object.",
             ],
             id="missing fields",
@@ -352,4 +353,4 @@ def test_what_is_not_ours_to_judge_passes_as_it_is(
     request = AdmissionRequest(
         operation=operation, group=resource.group, plural=resource.plural, subresource=subresource, object=json
     )
-    assert review(request) == AdmissionAnswer(object=json)
+    assert review(request) == AdmissionResult(object=json)

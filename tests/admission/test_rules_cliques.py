@@ -27,7 +27,12 @@ from tests.api.manifests import clique, container, explicit, group, manifest
         ),
         pytest.param(
             manifest(clique(spec={"replicas": 0})),
-            ["spec.template.cliques[0].spec.minAvailable: Invalid value: 0: must be greater than 0"],
+            [
+                (
+                    "spec.template.cliques[0].spec.replicas: Invalid value: 0: must be greater than 0, "
+                    "or minAvailable must be set to at least 1"
+                )
+            ],
             id="no pods and no minimum",
         ),
         pytest.param(
@@ -56,8 +61,8 @@ from tests.api.manifests import clique, container, explicit, group, manifest
             manifest(clique(labels={"app": "-"})),
             [
                 (
-                    'spec.template.cliques[0].labels[app]: Invalid value: "-": write up to 63 letters, digits and '
-                    "-_., beginning and ending with a letter or digit"
+                    'spec.template.cliques[0].labels[app]: Invalid value: "-": must have at most 63 letters, digits '
+                    "and -_., and begin and end with a letter or digit"
                 )
             ],
             id="a bad label",
@@ -66,8 +71,8 @@ from tests.api.manifests import clique, container, explicit, group, manifest
             manifest(clique(annotations={"": "x"})),
             [
                 (
-                    'spec.template.cliques[0].annotations: Invalid value: "": write up to 63 letters, digits and '
-                    "-_., after a prefix such as example.com/ if need be"
+                    'spec.template.cliques[0].annotations: Invalid value: "": must have at most 63 letters, digits '
+                    "and -_., after an optional prefix such as example.com/"
                 )
             ],
             id="a bad annotation",
@@ -81,8 +86,9 @@ from tests.api.manifests import clique, container, explicit, group, manifest
             manifest(clique(pod={"nodeName": "node-1"})),
             [
                 (
-                    'spec.template.cliques[0].spec.podSpec.nodeName: Invalid value: "node-1": gangs are placed by a '
-                    "scheduler: use nodeSelector"
+                    'spec.template.cliques[0].spec.podSpec.nodeName: Invalid value: "node-1": '
+                    "not supported, because a scheduler "
+                    "places the gang: use nodeSelector"
                 )
             ],
             id="a fixed node",
@@ -92,7 +98,8 @@ from tests.api.manifests import clique, container, explicit, group, manifest
             [
                 (
                     "spec.template.cliques[0].spec.podSpec.topologySpreadConstraints: Invalid value: "
-                    '[{"maxSkew":1}]: spreading works against gangs: use topologyConstraint, or remove it'
+                    '[{"maxSkew":1}]: not supported, because gangs are packed: '
+                    "use topologyConstraint, or remove the field"
                 )
             ],
             id="spread constraints",
@@ -101,8 +108,8 @@ from tests.api.manifests import clique, container, explicit, group, manifest
             manifest(clique(pod={"containers": [container(env=[{"name": "1A", "value": "x"}])]})),
             [
                 (
-                    'spec.template.cliques[0].spec.podSpec.containers[0].env[0].name: Invalid value: "1A": write '
-                    "letters, digits and -_. not beginning with a digit or two dots"
+                    'spec.template.cliques[0].spec.podSpec.containers[0].env[0].name: Invalid value: "1A": must '
+                    "have letters, digits and -_. only, and not begin with a digit or two dots"
                 )
             ],
             id="a bad variable name",
@@ -111,23 +118,24 @@ from tests.api.manifests import clique, container, explicit, group, manifest
             manifest(clique(pod={"containers": [container(env=[{"name": "..A"}])]})),
             [
                 (
-                    'spec.template.cliques[0].spec.podSpec.containers[0].env[0].name: Invalid value: "..A": write '
-                    "letters, digits and -_. not beginning with a digit or two dots"
+                    'spec.template.cliques[0].spec.podSpec.containers[0].env[0].name: Invalid value: "..A": must '
+                    "have letters, digits and -_. only, and not begin with a digit or two dots"
                 )
             ],
             id="a variable name that climbs directories",
         ),
         pytest.param(
             manifest(clique(pod={"containers": [container(env=[{"value": "x"}])]})),
-            ["spec.template.cliques[0].spec.podSpec.containers[0].env[0].name: Required value: name the variable"],
+            ["spec.template.cliques[0].spec.podSpec.containers[0].env[0].name: Required value: write a name"],
             id="a variable without a name",
         ),
         pytest.param(
             manifest(clique(pod={"containers": [container(env=[{"name": "A"}, {"name": "B"}, {"name": "A"}])]})),
             [
                 (
-                    'spec.template.cliques[0].spec.podSpec.containers[0].env[2].name: Duplicate value: "A": the same'
-                    " stands at [0]: remove one"
+                    "spec.template.cliques[0].spec.podSpec.containers[0].env[2].name: "
+                    'Duplicate value: "A": already used'
+                    " at [0]: remove one"
                 )
             ],
             id="a variable twice",
@@ -136,8 +144,9 @@ from tests.api.manifests import clique, container, explicit, group, manifest
             manifest(clique(pod={"initContainers": [container(env=[{"name": "A"}, {"name": "A"}])]})),
             [
                 (
-                    'spec.template.cliques[0].spec.podSpec.initContainers[0].env[1].name: Duplicate value: "A": the '
-                    "same stands at [0]: remove one"
+                    "spec.template.cliques[0].spec.podSpec.initContainers[0].env[1].name: "
+                    'Duplicate value: "A": already '
+                    "used at [0]: remove one"
                 )
             ],
             id="a variable twice in an init container",
@@ -147,7 +156,7 @@ from tests.api.manifests import clique, container, explicit, group, manifest
             [
                 (
                     'spec.template.cliques[1].spec.podSpec.schedulerName: Invalid value: "volcano": all cliques of a'
-                    ' set need one scheduler: write "default-scheduler" as the first does'
+                    ' set must use the same scheduler: write "default-scheduler", as in the first clique'
                 )
             ],
             id="two schedulers",
@@ -156,8 +165,8 @@ from tests.api.manifests import clique, container, explicit, group, manifest
             manifest(clique(pod={"schedulerName": "mine"})),
             [
                 (
-                    'spec.template.cliques[0].spec.podSpec.schedulerName: Invalid value: "mine": is not enabled: '
-                    "write one of default-scheduler, kai-scheduler, volcano, lpx-scheduler"
+                    'spec.template.cliques[0].spec.podSpec.schedulerName: Invalid value: "mine": the scheduler is '
+                    "not enabled: write one of default-scheduler, kai-scheduler, volcano, lpx-scheduler"
                 )
             ],
             id="a scheduler that is not enabled",
@@ -175,8 +184,8 @@ def test_a_set_with_bad_cliques_is_refused(json: JsonObject, errors: list[str]) 
             manifest(clique(spec={"autoScalingConfig": {}})),
             [
                 (
-                    "spec.template.cliques[0].spec.autoScalingConfig.maxReplicas: Required value: The autoscaler "
-                    "never goes above this."
+                    "spec.template.cliques[0].spec.autoScalingConfig.maxReplicas: Required value: Upper limit "
+                    "of the autoscaler."
                 )
             ],
             id="no greatest count",
@@ -231,8 +240,8 @@ def test_a_set_with_bad_cliques_is_refused(json: JsonObject, errors: list[str]) 
             manifest(clique(spec={"autoScalingConfig": {"maxReplicas": 3}}), groups=(group("g", "a"),)),
             [
                 (
-                    'spec.template.cliques[0].spec.autoScalingConfig: Invalid value: "a": scales with its group "g":'
-                    " use scaleConfig there"
+                    'spec.template.cliques[0].spec.autoScalingConfig: Invalid value: "a": the clique scales with its'
+                    ' group "g": use scaleConfig of the group'
                 )
             ],
             id="a member of a group scaled on its own",
@@ -258,7 +267,7 @@ def test_a_set_with_bad_autoscaling_is_refused(json: JsonObject, errors: list[st
         ),
         pytest.param(
             manifest(groups=(group("g"),)),
-            ["spec.template.podCliqueScalingGroups[0].cliqueNames: Required value: name at least one clique"],
+            ["spec.template.podCliqueScalingGroups[0].cliqueNames: Required value: write at least one clique name"],
             id="no cliques",
         ),
         pytest.param(
@@ -275,8 +284,8 @@ def test_a_set_with_bad_autoscaling_is_refused(json: JsonObject, errors: list[st
             manifest(groups=(group("g", "a"), group("h", "a"))),
             [
                 (
-                    'spec.template.podCliqueScalingGroups[1].cliqueNames[0]: Duplicate value: "a": belongs to group '
-                    '"g" already: remove it from one of them'
+                    'spec.template.podCliqueScalingGroups[1].cliqueNames[0]: Duplicate value: "a": already belongs to '
+                    'group "g": remove it from one of the groups'
                 )
             ],
             id="a clique in two groups",
@@ -285,8 +294,8 @@ def test_a_set_with_bad_autoscaling_is_refused(json: JsonObject, errors: list[st
             manifest(groups=(group("g", "a", "a"),)),
             [
                 (
-                    'spec.template.podCliqueScalingGroups[0].cliqueNames[1]: Duplicate value: "a": belongs to group '
-                    '"g" already: remove it from one of them'
+                    'spec.template.podCliqueScalingGroups[0].cliqueNames[1]: Duplicate value: "a": already belongs to '
+                    'group "g": remove it from one of the groups'
                 )
             ],
             id="a clique twice in one group",
@@ -300,7 +309,7 @@ def test_a_set_with_bad_autoscaling_is_refused(json: JsonObject, errors: list[st
             manifest(clique(spec={"replicas": 0, "minAvailable": 1}), groups=(group("g", "a"),)),
             [
                 (
-                    "spec.template.cliques[0].spec.replicas: Invalid value: 0: must be greater than 0 in a member of "
+                    "spec.template.cliques[0].spec.replicas: Invalid value: 0: must be greater than 0 for a member of "
                     'group "g": scale the group'
                 )
             ],
@@ -325,8 +334,8 @@ def test_a_set_with_bad_autoscaling_is_refused(json: JsonObject, errors: list[st
             manifest(groups=(group("g", "a", annotations={"a b": "x"}),)),
             [
                 (
-                    'spec.template.podCliqueScalingGroups[0].annotations: Invalid value: "a b": write up to 63 '
-                    "letters, digits and -_., after a prefix such as example.com/ if need be"
+                    'spec.template.podCliqueScalingGroups[0].annotations: Invalid value: "a b": must have at most '
+                    "63 letters, digits and -_., after an optional prefix such as example.com/"
                 )
             ],
             id="a bad annotation",
@@ -367,7 +376,12 @@ def test_a_template_may_begin_with_a_clique_or_a_group_at_zero() -> None:
         ),
         pytest.param(
             explicit(clique("a", spec={"startsAfter": [" "]})),
-            ["spec.template.cliques[0].spec.startsAfter[0]: Required value: name a clique, or remove the entry"],
+            [
+                (
+                    "spec.template.cliques[0].spec.startsAfter[0]: Required value: "
+                    "write the name of a clique, or remove the entry"
+                )
+            ],
             id="a blank entry",
         ),
         pytest.param(
@@ -382,7 +396,7 @@ def test_a_template_may_begin_with_a_clique_or_a_group_at_zero() -> None:
         ),
         pytest.param(
             explicit(clique("a"), clique("b", spec={"startsAfter": ["a", "a"]})),
-            ['spec.template.cliques[1].spec.startsAfter[1]: Duplicate value: "a": stands there twice: remove one'],
+            ['spec.template.cliques[1].spec.startsAfter[1]: Duplicate value: "a": listed twice: remove one'],
             id="an entry twice",
         ),
         pytest.param(
@@ -399,8 +413,8 @@ def test_a_template_may_begin_with_a_clique_or_a_group_at_zero() -> None:
             explicit(clique("a", spec={"startsAfter": ["b"]}), clique("b", spec={"startsAfter": ["a"]})),
             [
                 (
-                    'spec.template.cliques[0].spec.startsAfter: Invalid value: "a -> b -> a": these cliques start '
-                    "after each other: remove one of the entries"
+                    'spec.template.cliques[0].spec.startsAfter: Invalid value: "a -> b -> a": these cliques wait '
+                    "for each other: remove one of the entries"
                 )
             ],
             id="a circle of two",
@@ -415,7 +429,7 @@ def test_a_template_may_begin_with_a_clique_or_a_group_at_zero() -> None:
             [
                 (
                     'spec.template.cliques[1].spec.startsAfter: Invalid value: "a -> b -> c -> a": these cliques '
-                    "start after each other: remove one of the entries"
+                    "wait for each other: remove one of the entries"
                 )
             ],
             id="a circle of three behind a tail",

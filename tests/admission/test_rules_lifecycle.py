@@ -14,8 +14,8 @@ from tests.api.manifests import clique, container, group, manifest, training
             manifest(template={"terminationDelay": "0s"}),
             [
                 (
-                    'spec.template.terminationDelay: Invalid value: "0s": must be greater than 0: write how long to '
-                    "wait, or remove it to switch it off"
+                    'spec.template.terminationDelay: Invalid value: "0s": must be greater than 0: write a duration, or '
+                    "remove the field to disable gang termination"
                 )
             ],
             id="zero for inference",
@@ -39,8 +39,8 @@ from tests.api.manifests import clique, container, group, manifest, training
             manifest(groups=(group("g", "a", terminationDelay="1h"),)),
             [
                 (
-                    "spec.template.podCliqueScalingGroups[0].terminationDelay: Forbidden: needs "
-                    "spec.template.terminationDelay: set that first, or remove this one"
+                    "spec.template.podCliqueScalingGroups[0].terminationDelay: Forbidden: only "
+                    "allowed with spec.template.terminationDelay: set that, or remove this field"
                 )
             ],
             id="a group's override without the set's",
@@ -50,7 +50,7 @@ from tests.api.manifests import clique, container, group, manifest, training
             [
                 (
                     'spec.template.podCliqueScalingGroups[0].terminationDelay: Invalid value: "0s": must be greater '
-                    "than 0: write how long to wait, or remove it to switch it off"
+                    "than 0: write a duration, or remove the field to disable gang termination"
                 )
             ],
             id="a group's override of zero",
@@ -86,7 +86,7 @@ def test_a_set_with_bad_termination_delay_is_refused(json: JsonObject, errors: l
         ),
         pytest.param(
             manifest(trainingSpec={"maxRestarts": 1}),
-            ["spec.trainingSpec: Forbidden: needs workloadType: Training; write that, or remove this"],
+            ["spec.trainingSpec: Forbidden: only allowed with workloadType: Training: set that, or remove this field"],
             id="limits without training",
         ),
         pytest.param(
@@ -131,7 +131,12 @@ def test_a_set_with_bad_termination_delay_is_refused(json: JsonObject, errors: l
         ),
         pytest.param(
             training(clique(spec={"autoScalingConfig": {"maxReplicas": 3}})),
-            ["spec.template.cliques[0].spec.autoScalingConfig: Forbidden: a training set cannot be scaled: remove it"],
+            [
+                (
+                    "spec.template.cliques[0].spec.autoScalingConfig: Forbidden: "
+                    "a training set cannot be scaled: remove this field"
+                )
+            ],
             id="a scaled clique",
         ),
         pytest.param(
@@ -139,7 +144,7 @@ def test_a_set_with_bad_termination_delay_is_refused(json: JsonObject, errors: l
             [
                 (
                     "spec.template.podCliqueScalingGroups[0].scaleConfig: Forbidden: "
-                    "a training set cannot be scaled: remove it"
+                    "a training set cannot be scaled: remove this field"
                 )
             ],
             id="a scaled group",

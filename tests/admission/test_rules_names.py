@@ -12,15 +12,15 @@ from tests.api.manifests import clique, group, manifest
     [
         pytest.param(
             manifest(name=""),
-            ["metadata.name: Required value: name the set"],
+            ["metadata.name: Required value: write a name"],
             id="a set without a name",
         ),
         pytest.param(
             manifest(name="Web"),
             [
                 (
-                    'metadata.name: Invalid value: "Web": write up to 63 of a-z, 0-9 and -, beginning and ending '
-                    "with a letter or digit"
+                    'metadata.name: Invalid value: "Web": must have at most 63 characters a-z, 0-9 and -, and begin '
+                    "and end with a letter or digit"
                 )
             ],
             id="a set name with capitals",
@@ -29,8 +29,8 @@ from tests.api.manifests import clique, group, manifest
             manifest(name="web.one"),
             [
                 (
-                    'metadata.name: Invalid value: "web.one": write up to 63 of a-z, 0-9 and -, beginning and ending'
-                    " with a letter or digit"
+                    'metadata.name: Invalid value: "web.one": must have at most 63 characters a-z, 0-9 and -, and begin'
+                    " and end with a letter or digit"
                 )
             ],
             id="a set name with a dot cannot be part of a host name",
@@ -39,12 +39,12 @@ from tests.api.manifests import clique, group, manifest
             manifest(metadata={"labels": {"-x": "ok", "y": "not ok"}}),
             [
                 (
-                    'metadata.labels: Invalid value: "-x": write up to 63 letters, digits and -_., after a prefix '
-                    "such as example.com/ if need be"
+                    'metadata.labels: Invalid value: "-x": must have at most 63 letters, digits and -_., after an '
+                    "optional prefix such as example.com/"
                 ),
                 (
-                    'metadata.labels[y]: Invalid value: "not ok": write up to 63 letters, digits and -_., beginning '
-                    "and ending with a letter or digit"
+                    'metadata.labels[y]: Invalid value: "not ok": must have at most 63 letters, digits and -_., '
+                    "and begin and end with a letter or digit"
                 ),
             ],
             id="a bad label of the set",
@@ -53,8 +53,8 @@ from tests.api.manifests import clique, group, manifest
             manifest(metadata={"annotations": {"a/b/c": "x"}}),
             [
                 (
-                    'metadata.annotations: Invalid value: "a/b/c": write up to 63 letters, digits and -_., after a '
-                    "prefix such as example.com/ if need be"
+                    'metadata.annotations: Invalid value: "a/b/c": must have at most 63 letters, digits and -_., after '
+                    "an optional prefix such as example.com/"
                 )
             ],
             id="a bad annotation of the set",
@@ -63,7 +63,8 @@ from tests.api.manifests import clique, group, manifest
             manifest(metadata={"annotations": {"a": "x" * (256 * 1024)}}),
             [
                 (
-                    "metadata.annotations: Invalid value: 262145: all annotations together may have 262144 bytes: "
+                    "metadata.annotations: Invalid value: 262145: "
+                    "all annotations together must have at most 262144 bytes: "
                     "shorten them"
                 )
             ],
@@ -71,15 +72,16 @@ from tests.api.manifests import clique, group, manifest
         ),
         pytest.param(
             manifest(clique("")),
-            ["spec.template.cliques[0].name: Required value: name it"],
+            ["spec.template.cliques[0].name: Required value: write a name"],
             id="a clique without a name",
         ),
         pytest.param(
             manifest(clique("a-")),
             [
                 (
-                    'spec.template.cliques[0].name: Invalid value: "a-": write up to 63 of a-z, 0-9 and -, beginning'
-                    " and ending with a letter or digit"
+                    'spec.template.cliques[0].name: Invalid value: "a-": '
+                    "must have at most 63 characters a-z, 0-9 and -,"
+                    " and begin and end with a letter or digit"
                 )
             ],
             id="a clique name that ends in a hyphen",
@@ -88,22 +90,22 @@ from tests.api.manifests import clique, group, manifest
             manifest(clique("a.b")),
             [
                 (
-                    'spec.template.cliques[0].name: Invalid value: "a.b": write up to 63 of a-z, 0-9 and -, '
-                    "beginning and ending with a letter or digit"
+                    'spec.template.cliques[0].name: Invalid value: "a.b": must have at most 63 characters a-z, 0-9 and '
+                    "-, and begin and end with a letter or digit"
                 )
             ],
             id="a clique name with a dot",
         ),
         pytest.param(
             manifest(clique("a"), clique("a", spec={"roleName": "other"})),
-            ['spec.template.cliques[1].name: Duplicate value: "a": the same stands at [0]: choose another'],
+            ['spec.template.cliques[1].name: Duplicate value: "a": already used at [0]: choose another'],
             id="two cliques of one name",
         ),
         pytest.param(
             manifest(clique("a"), clique("b", spec={"roleName": "role-a"})),
             [
                 (
-                    'spec.template.cliques[1].spec.roleName: Duplicate value: "role-a": the same stands at [0]: '
+                    'spec.template.cliques[1].spec.roleName: Duplicate value: "role-a": already used at [0]: '
                     "choose another"
                 )
             ],
@@ -111,20 +113,21 @@ from tests.api.manifests import clique, group, manifest
         ),
         pytest.param(
             manifest(clique("a", spec={"roleName": "b"}), clique("b", spec={"roleName": None})),
-            ['spec.template.cliques[1].spec.roleName: Duplicate value: "b": the same stands at [0]: choose another'],
+            ['spec.template.cliques[1].spec.roleName: Duplicate value: "b": already used at [0]: choose another'],
             id="a clique without a role whose name is another's role",
         ),
         pytest.param(
             manifest(groups=(group("", "a"),)),
-            ["spec.template.podCliqueScalingGroups[0].name: Required value: name it"],
+            ["spec.template.podCliqueScalingGroups[0].name: Required value: write a name"],
             id="a group without a name",
         ),
         pytest.param(
             manifest(groups=(group("g_1", "a"),)),
             [
                 (
-                    'spec.template.podCliqueScalingGroups[0].name: Invalid value: "g_1": write up to 63 of a-z, 0-9 '
-                    "and -, beginning and ending with a letter or digit"
+                    'spec.template.podCliqueScalingGroups[0].name: Invalid value: "g_1": '
+                    "must have at most 63 characters a-z, "
+                    "0-9 and -, and begin and end with a letter or digit"
                 )
             ],
             id="a group name with an underscore",
@@ -133,7 +136,7 @@ from tests.api.manifests import clique, group, manifest
             manifest(clique("a"), clique("b"), groups=(group("g", "a"), group("g", "b"))),
             [
                 (
-                    'spec.template.podCliqueScalingGroups[1].name: Duplicate value: "g": the same stands at [0]: '
+                    'spec.template.podCliqueScalingGroups[1].name: Duplicate value: "g": already used at [0]: '
                     "choose another"
                 )
             ],
@@ -144,11 +147,12 @@ from tests.api.manifests import clique, group, manifest
             [
                 (
                     'spec.template.cliques[0].name: Invalid value: "ccccccccccccccccccccccc": the names of set, '
-                    "group and clique may have 45 characters together, here 46: shorten them"
+                    "group and clique together must have at most 45 characters, but have 46: shorten them"
                 ),
                 (
-                    'metadata.name: Invalid value: "ppppppppppppppppppppppp": the names of set, group and clique may'
-                    " have 45 characters together, here 46: shorten them"
+                    'metadata.name: Invalid value: "ppppppppppppppppppppppp": the names of set, '
+                    "group and clique together"
+                    " must have at most 45 characters, but have 46: shorten them"
                 ),
             ],
             id="a standalone clique one character over the budget",
@@ -158,15 +162,16 @@ from tests.api.manifests import clique, group, manifest
             [
                 (
                     'spec.template.podCliqueScalingGroups[0].name: Invalid value: "ggggggggggggggg": the names of '
-                    "set, group and clique may have 45 characters together, here 46: shorten them"
+                    "set, group and clique together must have at most 45 characters, but have 46: shorten them"
                 ),
                 (
                     'spec.template.cliques[0].name: Invalid value: "cccccccccccccccc": the names of set, group and '
-                    "clique may have 45 characters together, here 46: shorten them"
+                    "clique together must have at most 45 characters, but have 46: shorten them"
                 ),
                 (
-                    'metadata.name: Invalid value: "ppppppppppppppp": the names of set, group and clique may have 45'
-                    " characters together, here 46: shorten them"
+                    'metadata.name: Invalid value: "ppppppppppppppp": the names of set, '
+                    "group and clique together must have"
+                    " at most 45 characters, but have 46: shorten them"
                 ),
             ],
             id="a member clique one character over the budget",
@@ -176,11 +181,12 @@ from tests.api.manifests import clique, group, manifest
             [
                 (
                     'spec.template.cliques[0].name: Invalid value: "ccccccccccccccccccccccc": the names of set, '
-                    "group and clique may have 45 characters together, here 46: shorten them"
+                    "group and clique together must have at most 45 characters, but have 46: shorten them"
                 ),
                 (
-                    'metadata.name: Invalid value: "ppppppppppppppppppxxxxx": the names of set, group and clique may'
-                    " have 45 characters together, here 46: shorten them"
+                    'metadata.name: Invalid value: "ppppppppppppppppppxxxxx": the names of set, '
+                    "group and clique together"
+                    " must have at most 45 characters, but have 46: shorten them"
                 ),
             ],
             id="a generated name counts with its suffix",
@@ -198,8 +204,9 @@ def test_a_set_with_bad_names_is_refused(json: JsonObject, errors: list[str]) ->
             manifest(metadata={"annotations": {"grove.io/mnnvl-group": "A"}}),
             [
                 (
-                    'metadata.annotations[grove.io/mnnvl-group]: Invalid value: "A": write up to 63 of a-z, 0-9 and '
-                    '-, beginning and ending with a letter or digit; or write "none"'
+                    'metadata.annotations[grove.io/mnnvl-group]: Invalid value: "A": '
+                    "must have at most 63 characters a-z, 0-9 "
+                    'and -, and begin and end with a letter or digit, or be "none"'
                 )
             ],
             id="a bad group on the set",
@@ -208,8 +215,8 @@ def test_a_set_with_bad_names_is_refused(json: JsonObject, errors: list[str]) ->
             manifest(clique(annotations={"grove.io/mnnvl-group": "a.b"})),
             [
                 (
-                    'spec.template.cliques[0].annotations[grove.io/mnnvl-group]: Invalid value: "a.b": write up to '
-                    '63 of a-z, 0-9 and -, beginning and ending with a letter or digit; or write "none"'
+                    'spec.template.cliques[0].annotations[grove.io/mnnvl-group]: Invalid value: "a.b": must have at '
+                    'most 63 characters a-z, 0-9 and -, and begin and end with a letter or digit, or be "none"'
                 )
             ],
             id="a bad group on a clique",
@@ -219,7 +226,8 @@ def test_a_set_with_bad_names_is_refused(json: JsonObject, errors: list[str]) ->
             [
                 (
                     'spec.template.podCliqueScalingGroups[0].annotations[grove.io/mnnvl-group]: Invalid value: "": '
-                    'write up to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit; or write "none"'
+                    "must have at most 63 characters a-z, 0-9 and -, "
+                    'and begin and end with a letter or digit, or be "none"'
                 )
             ],
             id="a bad group on a scaling group",

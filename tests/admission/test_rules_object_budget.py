@@ -19,8 +19,8 @@ from tests.admission.asking import created, refusals, texts, updated
 from tests.api.manifests import clique, container, decoded, group, manifest, training
 
 TOO_GREAT = "must not be greater than 100000"
-RAISE = "raise limits.objectsPerSet in the operator's configuration"
-TOO_MANY = f"and one set may have 100000: make several sets of it, or {RAISE}"
+RAISE = "raise limits.objectsPerSet in the operator configuration"
+TOO_MANY = f"but the limit is 100000: split it into several sets, or {RAISE}"
 GROUP = "spec.template.podCliqueScalingGroups"
 FILLED = tuple(clique(f"c{i}", annotations={"example.com/filler": "x" * 250_000}) for i in range(5))
 
@@ -36,7 +36,7 @@ FILLED = tuple(clique(f"c{i}", annotations={"example.com/filler": "x" * 250_000}
         ),
         pytest.param(
             manifest(clique(spec={"replicas": 7}), replicas=10_001),
-            "spec.replicas: Invalid value: 10001: these are 100010 objects "
+            "spec.replicas: Invalid value: 10001: the set would have 100010 objects "
             f"(70007 pods, 10001 PodCliques, 10001 PodGangs, 10001 Services), {TOO_MANY}",
             id="one replica more",
         ),
@@ -52,14 +52,14 @@ FILLED = tuple(clique(f"c{i}", annotations={"example.com/filler": "x" * 250_000}
         ),
         pytest.param(
             manifest(clique("a", spec={"replicas": 1}), groups=(group("g", "a", replicas=100_000),)),
-            "spec.replicas: Invalid value: 1: these are 300002 objects "
+            "spec.replicas: Invalid value: 1: the set would have 300002 objects "
             f"(100000 pods, 100000 PodCliques, 1 PodCliqueScalingGroups, 100000 PodGangs, 1 Services), {TOO_MANY}",
             id="a small manifest that makes a hundred thousand cliques and gangs",
         ),
         pytest.param(
             manifest(clique(spec={"replicas": 40_000})),
             "spec.template.cliques[0].spec.replicas: Invalid value: 40000: the names of all pods of a gang must fit "
-            "into one object, of which etcd stores 1572864 bytes: write at most 28438",
+            "into one object, and etcd stores at most 1572864 bytes: write at most 28438",
             id="more pods than a gang can name",
         ),
         pytest.param(manifest(clique(spec={"replicas": 28_438})), None, id="as many pods as a gang can name"),
@@ -87,25 +87,25 @@ def test_a_set_has_a_size_that_can_be_carried_out(json: JsonObject, error: str |
         pytest.param(
             "g-0-b",
             (("g", "b"),),
-            '[0].cliqueNames[0]: Invalid value: "b": a replica of group "g" would be named as clique "g-0-b"',
+            '[0].cliqueNames[0]: Invalid value: "b": a clique of group "g" would have the same name as clique "g-0-b"',
             id="a clique alone and a member",
         ),
         pytest.param(
             "g-17-b",
             (("g", "b"),),
-            '[0].cliqueNames[0]: Invalid value: "b": a replica of group "g" would be named as clique "g-17-b"',
+            '[0].cliqueNames[0]: Invalid value: "b": a clique of group "g" would have the same name as clique "g-17-b"',
             id="a replica that may come one day",
         ),
         pytest.param(
             "x",
             (("g", "0-m"), ("g-0", "m")),
-            '[1].cliqueNames[0]: Invalid value: "m": replicas of groups "g-0" and "g" would have the same names',
+            '[1].cliqueNames[0]: Invalid value: "m": cliques of groups "g-0" and "g" would have the same names',
             id="members of two groups",
         ),
         pytest.param(
             "x",
             (("g-0", "m"), ("g", "0-m")),
-            '[1].cliqueNames[0]: Invalid value: "0-m": replicas of groups "g" and "g-0" would have the same names',
+            '[1].cliqueNames[0]: Invalid value: "0-m": cliques of groups "g" and "g-0" would have the same names',
             id="in the other order",
         ),
         pytest.param("g-00-b", (("g", "b"),), None, id="no replica has the number 00"),
@@ -186,8 +186,8 @@ def test_the_budget_of_a_set_is_the_installations() -> None:
     assert texts(created(json)) == []
     assert texts(created(json, settings=ValidationOptions(objects_per_set=18))) == []
     (error,) = texts(created(json, settings=ValidationOptions(objects_per_set=17)))
-    objects = "these are 18 objects (9 pods, 3 PodCliques, 3 PodGangs, 3 Services), and one set may have 17"
-    assert error == f"spec.replicas: Invalid value: 3: {objects}: make several sets of it, or {RAISE}"
+    objects = "the set would have 18 objects (9 pods, 3 PodCliques, 3 PodGangs, 3 Services), but the limit is 17"
+    assert error == f"spec.replicas: Invalid value: 3: {objects}: split it into several sets, or {RAISE}"
 
 
 def test_a_set_beyond_its_budget_may_shrink_and_stay_but_not_grow() -> None:
@@ -196,7 +196,7 @@ def test_a_set_beyond_its_budget_may_shrink_and_stay_but_not_grow() -> None:
     assert texts(updated(large, labelled, settings=SMALL)) == []
     assert texts(updated(large, smaller, settings=SMALL)) == []
     (error,) = texts(updated(large, larger, settings=SMALL))
-    assert error.startswith("spec.replicas: Invalid value: 6: these are 36 objects")
+    assert error.startswith("spec.replicas: Invalid value: 6: the set would have 36 objects")
 
 
 def _scaled(resource: Resource[Any], name: str, labels: JsonObject, replicas: int) -> list[str]:
@@ -238,8 +238,8 @@ def test_a_child_is_not_scaled_beyond_the_budget_of_its_set(
 ) -> None:
     assert _scaled(resource, name, labels, fits) == []
     (error,) = _scaled(resource, name, labels, fits + 1)
-    assert error.startswith(f"spec.replicas: Invalid value: {fits + 1}: its set would have ")
-    assert error.endswith(f"objects, and may have 20: scale it less, or {RAISE}")
+    assert error.startswith(f"spec.replicas: Invalid value: {fits + 1}: the set would have ")
+    assert error.endswith(f"objects, but the limit is 20: choose fewer replicas, or {RAISE}")
 
 
 # --- bytes -----------------------------------------------------------------------------------------------------------
@@ -286,4 +286,6 @@ def test_a_clique_is_not_scaled_beyond_what_its_gang_can_name() -> None:
 def test_a_training_set_has_no_more_replicas_than_its_status_can_count_restarts_of() -> None:
     pcs = decoded(training(clique(spec={"replicas": 1}), replicas=60_000))
     (error,) = byte_errors(pcs)
-    assert str(error).startswith("spec.replicas: Invalid value: 60000: etcd stores 1572864 bytes in one object")
+    assert str(error).startswith(
+        "spec.replicas: Invalid value: 60000: the restart counts of all replicas must fit into one object"
+    )

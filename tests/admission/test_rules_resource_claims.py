@@ -12,7 +12,7 @@ from tests.api.manifests import claim, clique, group, manifest, share
     [
         pytest.param(
             manifest(template={"resourceClaimTemplates": [claim("")]}),
-            ["spec.template.resourceClaimTemplates[0].name: Required value: name the template"],
+            ["spec.template.resourceClaimTemplates[0].name: Required value: write a name"],
             id="a template without a name",
         ),
         pytest.param(
@@ -39,25 +39,21 @@ from tests.api.manifests import claim, clique, group, manifest, share
             manifest(template={"resourceClaimTemplates": [claim("gpu"), claim("gpu")]}),
             [
                 (
-                    'spec.template.resourceClaimTemplates[1].name: Duplicate value: "gpu": is the name of another '
-                    "template: choose another"
+                    'spec.template.resourceClaimTemplates[1].name: Duplicate value: "gpu": '
+                    "already used by another template: "
+                    "choose another name"
                 )
             ],
             id="two templates of one name",
         ),
         pytest.param(
             manifest(template={"resourceSharing": [{"name": "", "scope": "AllReplicas"}]}),
-            ["spec.template.resourceSharing[0].name: Required value: name a resource claim template"],
+            ["spec.template.resourceSharing[0].name: Required value: write the name of a resource claim template"],
             id="a sharing without a name",
         ),
         pytest.param(
             manifest(template={"resourceSharing": [share("x"), share("x")]}),
-            [
-                (
-                    'spec.template.resourceSharing[1].name: Duplicate value: "x": is shared in this list already: '
-                    "remove one"
-                )
-            ],
+            [('spec.template.resourceSharing[1].name: Duplicate value: "x": already in this list: remove one')],
             id="a sharing twice",
         ),
         pytest.param(
@@ -99,8 +95,8 @@ from tests.api.manifests import claim, clique, group, manifest, share
             manifest(template={"resourceSharing": [share("x", filter={})]}),
             [
                 (
-                    "spec.template.resourceSharing[0].filter: Required value: name cliques or groups, or remove the "
-                    "filter to share with all"
+                    "spec.template.resourceSharing[0].filter: Required value: write names of cliques or groups, or "
+                    "remove the filter to share with all"
                 )
             ],
             id="an empty filter of the set",
@@ -116,11 +112,11 @@ from tests.api.manifests import claim, clique, group, manifest, share
             [
                 (
                     'spec.template.resourceSharing[0].filter.childCliqueNames[0]: Not found: "zz": is not a clique '
-                    "of this set"
+                    "of this set: correct the name"
                 ),
                 (
                     'spec.template.resourceSharing[0].filter.childScalingGroupNames[0]: Not found: "yy": is not a '
-                    "scaling group of this set"
+                    "scaling group of this set: correct the name"
                 ),
             ],
             id="unknown names in the filter of the set",
@@ -130,7 +126,7 @@ from tests.api.manifests import claim, clique, group, manifest, share
             [
                 (
                     "spec.template.podCliqueScalingGroups[0].resourceSharing[0].filter.childCliqueNames: Required "
-                    "value: name cliques of the group, or remove the filter to share with all"
+                    "value: write names of cliques of the group, or remove the filter to share with all"
                 )
             ],
             id="an empty filter of a group",
@@ -144,7 +140,7 @@ from tests.api.manifests import claim, clique, group, manifest, share
             [
                 (
                     "spec.template.podCliqueScalingGroups[0].resourceSharing[0].filter.childCliqueNames[0]: Not "
-                    'found: "b": is not a clique of this group'
+                    'found: "b": is not a clique of this group: correct the name'
                 )
             ],
             id="a clique of another group in the filter of a group",
@@ -153,8 +149,9 @@ from tests.api.manifests import claim, clique, group, manifest, share
             manifest(clique(resourceSharing=[share("x"), share("x")])),
             [
                 (
-                    'spec.template.cliques[0].resourceSharing[1].name: Duplicate value: "x": is shared in this list '
-                    "already: remove one"
+                    'spec.template.cliques[0].resourceSharing[1].name: Duplicate value: "x": '
+                    "already in this list: remove "
+                    "one"
                 )
             ],
             id="a clique's sharing twice",
@@ -163,7 +160,8 @@ from tests.api.manifests import claim, clique, group, manifest, share
             manifest(groups=(group("g", "a", resourceSharing=[share("")]),)),
             [
                 (
-                    "spec.template.podCliqueScalingGroups[0].resourceSharing[0].name: Required value: name a "
+                    "spec.template.podCliqueScalingGroups[0].resourceSharing[0].name: "
+                    "Required value: write the name of a "
                     "resource claim template"
                 )
             ],

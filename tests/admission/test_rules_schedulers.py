@@ -10,7 +10,7 @@ from grove.api.resources import VOLCANO_QUEUES
 from grove.api.types.meta import JsonObject, ObjectMeta
 from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.validation.validation_options import ValidationOptions
-from grove.backends.queues import QueueAsk
+from grove.backends.queues import QueueRequest
 from grove.installation.webhook_configurations import VALIDATE_SET_PATH
 from grove.kube.api_errors import ApiError
 from grove.kube.transport import Request
@@ -47,17 +47,16 @@ def on_volcano(*queues: str | None, own: str | None = None, **fields: Any) -> Js
     return manifest(*cliques, metadata={"annotations": {VOLCANO_QUEUE: own}} if own else None, **fields)
 
 
+NO_TOPOLOGY = "volcano does not support topology constraints: remove the constraint, or choose another scheduler"
+NO_LPX_TOPOLOGY = NO_TOPOLOGY.replace("volcano", "lpx-scheduler")
+
+
 @pytest.mark.parametrize(
     ("json", "errors"),
     [
         pytest.param(
             on_kai(),
-            [
-                (
-                    "metadata.labels[kai.scheduler/queue]: Required value: kai-scheduler places nothing without a "
-                    "queue: name one"
-                )
-            ],
+            [("metadata.labels[kai.scheduler/queue]: Required value: kai-scheduler needs a queue: write its name")],
             id="KAI without a queue",
         ),
         pytest.param(
@@ -65,7 +64,7 @@ def on_volcano(*queues: str | None, own: str | None = None, **fields: Any) -> Js
             [
                 (
                     'spec.template.cliques[0].labels[kai.scheduler/queue]: Invalid value: "x": a gang is in one queue, '
-                    'and metadata.labels[kai.scheduler/queue] asks for "y": write that here'
+                    'and metadata.labels[kai.scheduler/queue] requests "y": write that here'
                 )
             ],
             id="KAI, a clique against the set",
@@ -75,7 +74,7 @@ def on_volcano(*queues: str | None, own: str | None = None, **fields: Any) -> Js
             [
                 (
                     'spec.template.cliques[2].labels[kai.scheduler/queue]: Invalid value: "y": a gang is in one queue, '
-                    'and spec.template.cliques[0].labels[kai.scheduler/queue] asks for "x": write that here'
+                    'and spec.template.cliques[0].labels[kai.scheduler/queue] requests "x": write that here'
                 )
             ],
             id="KAI, cliques against each other",
@@ -84,8 +83,9 @@ def on_volcano(*queues: str | None, own: str | None = None, **fields: Any) -> Js
             on_volcano(own="Not/Good"),
             [
                 (
-                    f'metadata.annotations[{VOLCANO_QUEUE}]: Invalid value: "Not/Good": write up to 253 of a-z, 0-9, - '
-                    "and ., beginning and ending with a letter or digit"
+                    f'metadata.annotations[{VOLCANO_QUEUE}]: Invalid value: "Not/Good": '
+                    "must have at most 253 characters a-z, 0-9, "
+                    "- and ., and begin and end with a letter or digit"
                 )
             ],
             id="Volcano, not the name of a queue",
@@ -95,7 +95,7 @@ def on_volcano(*queues: str | None, own: str | None = None, **fields: Any) -> Js
             [
                 (
                     f'spec.template.cliques[0].annotations[{VOLCANO_QUEUE}]: Invalid value: "x": a gang is in one '
-                    f'queue, and metadata.annotations[{VOLCANO_QUEUE}] asks for "y": write that here'
+                    f'queue, and metadata.annotations[{VOLCANO_QUEUE}] requests "y": write that here'
                 )
             ],
             id="Volcano, a clique against the set",
@@ -104,8 +104,8 @@ def on_volcano(*queues: str | None, own: str | None = None, **fields: Any) -> Js
             on_volcano("x", None),
             [
                 (
-                    f"spec.template.cliques[1].annotations[{VOLCANO_QUEUE}]: Required value: other cliques ask for "
-                    'queue "x": name it here too, or once on the set'
+                    f"spec.template.cliques[1].annotations[{VOLCANO_QUEUE}]: Required value: other cliques request "
+                    'queue "x": write it here too, or once on the set'
                 )
             ],
             id="Volcano, a clique that would be in another queue",
@@ -117,15 +117,15 @@ def on_volcano(*queues: str | None, own: str | None = None, **fields: Any) -> Js
                 template={"topologyConstraint": ZONE},
             ),
             [
-                "spec.template.topologyConstraint: Forbidden: volcano packs nothing for us",
-                "spec.template.podCliqueScalingGroups[0].topologyConstraint: Forbidden: volcano packs nothing for us",
-                "spec.template.cliques[0].topologyConstraint: Forbidden: volcano packs nothing for us",
+                f"spec.template.topologyConstraint: Forbidden: {NO_TOPOLOGY}",
+                f"spec.template.podCliqueScalingGroups[0].topologyConstraint: Forbidden: {NO_TOPOLOGY}",
+                f"spec.template.cliques[0].topologyConstraint: Forbidden: {NO_TOPOLOGY}",
             ],
             id="Volcano with topology",
         ),
         pytest.param(
             manifest(clique(pod=LPX, topologyConstraint=ZONE)),
-            ["spec.template.cliques[0].topologyConstraint: Forbidden: lpx-scheduler packs by rules of its own"],
+            [f"spec.template.cliques[0].topologyConstraint: Forbidden: {NO_LPX_TOPOLOGY}"],
             id="LPX with topology",
         ),
     ],
@@ -174,7 +174,7 @@ def test_what_was_already_wrong_may_stay_wherever_it_stands_now() -> None:
 def cluster_with(**states: str) -> AdmissionLookups:
     """Queues by name, each with its state."""
 
-    def find(ask: QueueAsk) -> SchedulerObject | None:
+    def find(ask: QueueRequest) -> SchedulerObject | None:
         if ask.queue not in states:
             return None
         return SchedulerObject(metadata=ObjectMeta(name=ask.queue), status={"state": states[ask.queue]})
@@ -199,7 +199,7 @@ def cluster_with(**states: str) -> AdmissionLookups:
             None,
             on_volcano("no", "no"),
             [
-                (f'spec.template.cliques[0].annotations[{VOLCANO_QUEUE}]: Invalid value: "no": there is no queue "no": '
+                (f'spec.template.cliques[0].annotations[{VOLCANO_QUEUE}]: Invalid value: "no": queue "no" not found: '
                 f"create it, or correct spec.template.cliques[0].annotations[{VOLCANO_QUEUE}]")
             ],
             id="unknown",
@@ -208,7 +208,7 @@ def cluster_with(**states: str) -> AdmissionLookups:
             None,
             on_volcano(),
             [
-                (f'metadata.annotations[{VOLCANO_QUEUE}]: Invalid value: "default": there is no queue "default": '
+                (f'metadata.annotations[{VOLCANO_QUEUE}]: Invalid value: "default": queue "default" not found: '
                 f"create it, or correct metadata.annotations[{VOLCANO_QUEUE}]")
             ],
             id="the default",
@@ -218,7 +218,7 @@ def cluster_with(**states: str) -> AdmissionLookups:
             on_volcano(own="open"),
             on_volcano(own="no"),
             [
-                (f'metadata.annotations[{VOLCANO_QUEUE}]: Invalid value: "no": there is no queue "no": '
+                (f'metadata.annotations[{VOLCANO_QUEUE}]: Invalid value: "no": queue "no" not found: '
                 f"create it, or correct metadata.annotations[{VOLCANO_QUEUE}]")
             ],
             id="moved to one that is not there",
@@ -236,7 +236,7 @@ def test_a_queue_of_volcano_is_open_when_it_is_asked_for(
 
 def test_a_queue_of_kai_may_come_later_and_the_writer_is_told() -> None:
     where = "metadata.labels[kai.scheduler/queue]"
-    missing = f'{where}: there is no queue "no": create it, or correct {where}; no pod is made before that'
+    missing = f'{where}: queue "no" not found: create it, or correct {where}; no pod is created before that'
     cluster = cluster_with(there="")
     assert created(on_kai(own="no"), cluster).warnings == (missing,)
     assert created(on_kai(own="there"), cluster).warnings == ()
@@ -277,7 +277,7 @@ def test_the_webhook_looks_for_the_queue_in_the_cluster() -> None:
             assert asked.cluster.handle(Request(method="POST", path=path, body=body)).status == 201
         refused = (await asked.ask(VALIDATE_SET_PATH, question("podcliquesets", on_volcano(own="gold")))).response
         assert refused["allowed"] is False
-        assert 'there is no queue "gold"' in refused["status"]["message"]
+        assert 'queue "gold" not found' in refused["status"]["message"]
         kind = VOLCANO_QUEUES
         queue = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "gold"}}
         await asked.user.create(kind, "", queue)
@@ -293,7 +293,7 @@ def test_a_kind_that_is_not_served_has_no_queues() -> None:
         warned = (await asked.ask(VALIDATE_SET_PATH, question("podcliquesets", on_kai(own="gold")))).response
         assert warned["allowed"] is True
         (warning,) = warned["warnings"]
-        assert 'there is no queue "gold"' in warning
+        assert 'queue "gold" not found' in warning
 
     asking(story)
 
@@ -306,6 +306,6 @@ def test_a_set_that_keeps_its_queue_is_judged_without_a_look_at_it() -> None:
         answer = await asked.ask(VALIDATE_SET_PATH, question("podcliquesets", changed, stored))
         assert (answer.status, answer.response["allowed"]) == (200, True)
         answer = await asked.ask(VALIDATE_SET_PATH, question("podcliquesets", stored))
-        assert (answer.status, answer.text) == (500, "a look at the cluster failed: 503 ServiceUnavailable: down\n")
+        assert (answer.status, answer.text) == (500, "a lookup in the cluster failed: 503 ServiceUnavailable: down\n")
 
     asking(story)

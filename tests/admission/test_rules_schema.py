@@ -27,7 +27,7 @@ from tests.api.manifests import claim, clique, container, explicit, group, manif
         ),
         pytest.param(
             manifest(replicas=2**31),
-            ["spec.replicas: Invalid value: 2147483648: must be between -2147483648 and 2147483647"],
+            ["spec.replicas: Invalid value: 2147483648: must not be greater than 100000"],
             id="replicas beyond 32 bits",
         ),
         pytest.param(
@@ -67,12 +67,12 @@ from tests.api.manifests import claim, clique, container, explicit, group, manif
         ),
         pytest.param(
             {"metadata": {"name": "web"}, "spec": {}},
-            ["spec.template: Required value: What one replica is made of."],
+            ["spec.template: Required value: Template of one replica."],
             id="a set without a template",
         ),
         pytest.param(
             {"metadata": {"name": "web"}},
-            ["spec: Required value: What the user wants."],
+            ["spec: Required value: Desired state."],
             id="a set without a spec",
         ),
         pytest.param(
@@ -96,17 +96,19 @@ from tests.api.manifests import claim, clique, container, explicit, group, manif
                 'spec.workloadType: Unsupported value: "Batch": supported values: "Inference", "Training"',
                 "spec.replicas: Invalid value: -1: must be at least 0",
                 (
-                    'spec.template.cliques[0].name: Invalid value: "A": write up to 63 of a-z, 0-9 and -, beginning '
-                    "and ending with a letter or digit"
+                    'spec.template.cliques[0].name: Invalid value: "A": '
+                    "must have at most 63 characters a-z, 0-9 and -, "
+                    "and begin and end with a letter or digit"
                 ),
                 "spec.template.cliques[0].spec.minAvailable: Invalid value: 2: must not be greater than replicas (1)",
                 (
-                    'spec.template.cliques[0].spec.podSpec.nodeName: Invalid value: "n": gangs are placed by a '
-                    "scheduler: use nodeSelector"
+                    'spec.template.cliques[0].spec.podSpec.nodeName: Invalid value: "n": '
+                    "not supported, because a scheduler "
+                    "places the gang: use nodeSelector"
                 ),
                 (
-                    'spec.template.terminationDelay: Invalid value: "0s": must be greater than 0: write how long to '
-                    "wait, or remove it to switch it off"
+                    'spec.template.terminationDelay: Invalid value: "0s": must be greater than 0: write a duration, or '
+                    "remove the field to disable gang termination"
                 ),
             ],
             id="all errors at once",

@@ -38,24 +38,27 @@ def constrained(
     [
         pytest.param(
             constrained({"topologyName": "dc"}),
-            [f"{_AT}.pack: Required value: say how close together: write pack.required or pack.preferred"],
+            [f"{_AT}.pack: Required value: write pack.required or pack.preferred"],
             id="nothing to pack",
         ),
         pytest.param(
             constrained(pack("dc")),
-            [f"{_AT}.pack: Invalid value: {{}}: name a domain: write required, preferred, or both"],
+            [f"{_AT}.pack: Invalid value: {{}}: write required, preferred, or both"],
             id="no domain",
         ),
         pytest.param(
             constrained({"topologyName": "dc", "packDomain": "rack"}),
-            [f"{_AT}.packDomain: Forbidden: deprecated and refused in new sets: write pack.required"],
+            [f"{_AT}.packDomain: Forbidden: deprecated and rejected in new sets: write pack.required"],
             id="the deprecated field",
         ),
         pytest.param(
             constrained({"topologyName": "dc", "packDomain": "rack", "pack": {"required": "rack"}}),
             [
-                f"{_AT}.packDomain: Forbidden: deprecated and refused in new sets: write pack.required",
-                f'{_AT}.packDomain: Invalid value: "rack": is the old name of pack.required: write only pack.required',
+                f"{_AT}.packDomain: Forbidden: deprecated and rejected in new sets: write pack.required",
+                (
+                    f'{_AT}.packDomain: Invalid value: "rack": is a deprecated alias of pack.required: '
+                    "write only pack.required"
+                ),
             ],
             id="the deprecated field beside the new one",
         ),
@@ -71,16 +74,24 @@ def constrained(
         ),
         pytest.param(
             constrained(pack(required="rack")),
-            [f"{_AT}.topologyName: Required value: name a ClusterTopologyBinding, here or on a level around it"],
+            [
+                (
+                    f"{_AT}.topologyName: Required value: write the name of a ClusterTopologyBinding, "
+                    "here or on a parent level"
+                )
+            ],
             id="no topology name anywhere",
         ),
         pytest.param(
             constrained(pack("dc", required="zone"), member=pack("other", required="rack")),
             [
-                f'{_AT}.topologyName: Invalid value: "dc": a set uses one topology, here are dc, other: choose one',
+                (
+                    f'{_AT}.topologyName: Invalid value: "dc": '
+                    "all constraints of a set must use one topology, but name dc, other: choose one"
+                ),
                 (
                     'spec.template.cliques[0].topologyConstraint.topologyName: Invalid value: "other": '
-                    "a set uses one topology, here are dc, other: choose one"
+                    "all constraints of a set must use one topology, but name dc, other: choose one"
                 ),
             ],
             id="two topologies",
@@ -90,7 +101,7 @@ def constrained(
             [
                 (
                     f'{_AT}.topologyName: Invalid value: "other": '
-                    "there is no such ClusterTopologyBinding: create it, or correct the name"
+                    "ClusterTopologyBinding not found: create it, or correct the name"
                 )
             ],
             id="an unknown topology",
@@ -100,11 +111,11 @@ def constrained(
             [
                 (
                     f'{_AT}.pack.required: Invalid value: "row": '
-                    'is not a level of topology "dc": choose of zone, block, rack'
+                    'is not a level of topology "dc": choose one of zone, block, rack'
                 ),
                 (
                     f'{_AT}.pack.preferred: Invalid value: "shelf": '
-                    'is not a level of topology "dc": choose of zone, block, rack'
+                    'is not a level of topology "dc": choose one of zone, block, rack'
                 ),
             ],
             id="unknown domains",
@@ -114,17 +125,17 @@ def constrained(
             [
                 (
                     f'{_AT}.pack.required: Invalid value: "rack": is narrower than "block" of '
-                    "spec.template.podCliqueScalingGroups[0].topologyConstraint, which lies inside: "
-                    "choose a broader domain"
+                    "spec.template.podCliqueScalingGroups[0].topologyConstraint, which is inside "
+                    "this level: choose a broader domain"
                 ),
                 (
                     'spec.template.podCliqueScalingGroups[0].topologyConstraint.pack.required: Invalid value: "block": '
-                    'is narrower than "zone" of spec.template.cliques[0].topologyConstraint, which lies inside: '
-                    "choose a broader domain"
+                    'is narrower than "zone" of spec.template.cliques[0].topologyConstraint, which is inside '
+                    "this level: choose a broader domain"
                 ),
                 (
                     f'{_AT}.pack.required: Invalid value: "rack": is narrower than "zone" of '
-                    "spec.template.cliques[0].topologyConstraint, which lies inside: choose a broader domain"
+                    "spec.template.cliques[0].topologyConstraint, which is inside this level: choose a broader domain"
                 ),
             ],
             id="narrow around broad",
@@ -134,7 +145,7 @@ def constrained(
             [
                 (
                     f'{_AT}.pack.required: Invalid value: "block": is narrower than "zone" of '
-                    "spec.template.cliques[0].topologyConstraint, which lies inside: choose a broader domain"
+                    "spec.template.cliques[0].topologyConstraint, which is inside this level: choose a broader domain"
                 )
             ],
             id="a narrow set around a broad clique, with nothing said in between",
@@ -144,8 +155,8 @@ def constrained(
             [
                 (
                     f'{_AT}.pack.preferred: Invalid value: "rack": is narrower than "block" of '
-                    "spec.template.podCliqueScalingGroups[0].topologyConstraint, which lies inside: "
-                    "choose a broader domain"
+                    "spec.template.podCliqueScalingGroups[0].topologyConstraint, which is inside "
+                    "this level: choose a broader domain"
                 )
             ],
             id="preferred domains nest too",
@@ -179,7 +190,10 @@ def test_a_constraint_that_can_hold_is_accepted(json: JsonObject) -> None:
 def test_a_constraint_is_refused_where_topology_is_switched_off() -> None:
     answer = created(constrained(pack("dc", required="zone")), CLUSTER, ValidationOptions(is_topology_aware=False))
     assert texts(answer) == [
-        f"{_AT}: Invalid value: null: topology-aware scheduling is switched off here: remove the constraint"
+        (
+            f"{_AT}: Invalid value: null: topology-aware scheduling is disabled: remove the constraint, "
+            "or enable it in the operator configuration"
+        )
     ]
 
 
@@ -189,9 +203,7 @@ def test_without_knowledge_of_the_cluster_only_the_set_itself_is_judged() -> Non
 
 def test_a_preferred_domain_broader_than_the_required_one_is_a_warning() -> None:
     answer = created(constrained(pack("dc", required="rack", preferred="zone")), CLUSTER)
-    assert answer.warnings[-1] == (
-        f"{_AT}.pack.preferred: zone is broader than rack, which is required anyway: it has no effect"
-    )
+    assert answer.warnings[-1] == (f"{_AT}.pack.preferred: has no effect: zone is broader than the required rack")
 
 
 OLD = {"topologyName": "dc", "packDomain": "rack"}
@@ -227,7 +239,9 @@ NAMELESS = {"packDomain": "rack"}
 def test_constraints_never_change_but_to_leave_the_deprecated_field(
     old: JsonObject, new: JsonObject, errors: list[str]
 ) -> None:
-    expected = [f"{path}: Forbidden: never changes: make a new set" for path in errors]
+    expected = [
+        f"{path}: Forbidden: field is immutable: restore the old value, or create a new PodCliqueSet" for path in errors
+    ]
     assert texts(updated(old, new, CLUSTER)) == expected
 
 
@@ -236,7 +250,7 @@ def test_a_repaired_constraint_is_judged_as_a_new_one() -> None:
     assert texts(answer) == [
         (
             f'{_AT}.topologyName: Invalid value: "other": '
-            "there is no such ClusterTopologyBinding: create it, or correct the name"
+            "ClusterTopologyBinding not found: create it, or correct the name"
         )
     ]
 
@@ -249,7 +263,7 @@ def test_a_repair_names_the_topology_of_every_constraint() -> None:
     assert texts(updated(before, after, CLUSTER)) == [
         (
             "spec.template.cliques[1].topologyConstraint.topologyName: Required value: "
-            "name a ClusterTopologyBinding, here or on a level around it"
+            "write the name of a ClusterTopologyBinding, here or on a parent level"
         )
     ]
     after["spec"]["template"]["cliques"][1]["topologyConstraint"] = OLD
@@ -259,7 +273,10 @@ def test_a_repair_names_the_topology_of_every_constraint() -> None:
 def test_a_repair_is_refused_where_topology_is_switched_off() -> None:
     off = ValidationOptions(is_topology_aware=False)
     assert texts(updated(constrained(NAMELESS), constrained(OLD), CLUSTER, off)) == [
-        f"{_AT}: Invalid value: null: topology-aware scheduling is switched off here: remove the constraint"
+        (
+            f"{_AT}: Invalid value: null: topology-aware scheduling is disabled: remove the constraint, "
+            "or enable it in the operator configuration"
+        )
     ]
 
 
@@ -274,7 +291,7 @@ def test_a_migration_keeps_what_was_preferred() -> None:
     old = {**OLD, "pack": {"preferred": "rack"}}
     assert texts(updated(constrained(old), constrained(pack("dc", required="rack", preferred="rack")), CLUSTER)) == []
     assert texts(updated(constrained(old), constrained(pack("dc", required="rack")), CLUSTER)) == [
-        f"{_AT}: Forbidden: never changes: make a new set"
+        f"{_AT}: Forbidden: field is immutable: restore the old value, or create a new PodCliqueSet"
     ]
 
 
@@ -282,7 +299,10 @@ def test_the_name_of_the_topology_never_changes() -> None:
     named = constrained(pack("dc", required="zone"), member=pack("dc", required="rack"))
     inherited = constrained(pack("dc", required="zone"), member=pack(required="rack"))
     assert texts(updated(named, inherited, CLUSTER)) == [
-        "spec.template.cliques[0].topologyConstraint: Forbidden: never changes: make a new set"
+        (
+            "spec.template.cliques[0].topologyConstraint: Forbidden: field is immutable: "
+            "restore the old value, or create a new PodCliqueSet"
+        )
     ]
 
 

@@ -6,7 +6,13 @@ from grove.api.types.meta import JsonObject
 from tests.admission.asking import texts, updated
 from tests.api.manifests import claim, clique, container, explicit, group, manifest, share, training
 
-_FIXED = "never changes: write the old value again, or make a new set"
+
+def _fixed(advice: str) -> str:
+    return f"field is immutable: {advice}, or create a new PodCliqueSet"
+
+
+_GROUP = "spec.template.podCliqueScalingGroups[0]"
+_SHARE = '[{"name":"x","namespace":"","scope":"AllReplicas"}]'
 _NO_SCALING = "a training set cannot be scaled: delete it and create one with the size you need"
 _NO_UPDATE = "a training set cannot be updated: delete it and create one with the pods you need"
 _MNNVL = "grove.io/mnnvl-group"
@@ -27,7 +33,7 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             [
                 (
                     "spec.template.cliques: Forbidden: "
-                    "cliques are never added, removed or renamed (here: a, b): make a new set"
+                    "cliques cannot be added, removed or renamed (existing: a, b): create a new PodCliqueSet"
                 )
             ],
             id="a clique removed",
@@ -35,13 +41,23 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
         pytest.param(
             manifest(clique("a")),
             manifest(*TWO),
-            ["spec.template.cliques: Forbidden: cliques are never added, removed or renamed (here: a): make a new set"],
+            [
+                (
+                    "spec.template.cliques: Forbidden: cliques cannot be added, "
+                    "removed or renamed (existing: a): create a new PodCliqueSet"
+                )
+            ],
             id="a clique added",
         ),
         pytest.param(
             manifest(clique("a")),
             manifest(clique("b")),
-            ["spec.template.cliques: Forbidden: cliques are never added, removed or renamed (here: a): make a new set"],
+            [
+                (
+                    "spec.template.cliques: Forbidden: cliques cannot be added, "
+                    "removed or renamed (existing: a): create a new PodCliqueSet"
+                )
+            ],
             id="a clique renamed",
         ),
         pytest.param(
@@ -50,7 +66,7 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             [
                 (
                     'spec.template.cliques: Invalid value: "b, a": '
-                    "the order of cliques is fixed with this start-up type: write a, b"
+                    "the order of cliques is immutable with this cliqueStartupType: write a, b"
                 )
             ],
             id="cliques reordered with a start-up order",
@@ -58,54 +74,58 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
         pytest.param(
             manifest(),
             manifest(clique(spec={"roleName": "other"})),
-            [f'spec.template.cliques[0].spec.roleName: Invalid value: "other": {_FIXED}'],
+            ['spec.template.cliques[0].spec.roleName: Invalid value: "other": ' + _fixed('restore "role-a"')],
             id="another role",
         ),
         pytest.param(
             manifest(),
             manifest(clique(spec={"minAvailable": 1})),
-            [f"spec.template.cliques[0].spec.minAvailable: Invalid value: 1: {_FIXED}"],
+            [f"spec.template.cliques[0].spec.minAvailable: Invalid value: 1: {_fixed('restore 2')}"],
             id="another minimum",
         ),
         pytest.param(
             explicit(*TWO),
             explicit(clique("a"), clique("b", spec={"startsAfter": ["a"]})),
-            [f'spec.template.cliques[1].spec.startsAfter: Invalid value: ["a"]: {_FIXED}'],
+            ['spec.template.cliques[1].spec.startsAfter: Invalid value: ["a"]: ' + _fixed("remove it")],
             id="another place in the start-up order",
+        ),
+        pytest.param(
+            explicit(clique("a"), clique("b", spec={"startsAfter": ["a"]})),
+            explicit(*TWO),
+            ["spec.template.cliques[1].spec.startsAfter: Invalid value: []: " + _fixed('restore ["a"]')],
+            id="a removed place in the start-up order",
         ),
         pytest.param(
             manifest(),
             manifest(clique(pod={"schedulerName": "volcano"})),
-            [f'spec.template.cliques[0].spec.podSpec.schedulerName: Invalid value: "volcano": {_FIXED}'],
+            ['spec.template.cliques[0].spec.podSpec.schedulerName: Invalid value: "volcano": ' + _fixed("remove it")],
             id="another scheduler",
         ),
         pytest.param(
             manifest(),
             manifest(clique(resourceSharing=[share("x")])),
-            [
-                (
-                    "spec.template.cliques[0].resourceSharing: Invalid value: "
-                    f'[{{"name":"x","namespace":"","scope":"AllReplicas"}}]: {_FIXED}'
-                )
-            ],
+            [(f"spec.template.cliques[0].resourceSharing: Invalid value: {_SHARE}: " + _fixed("remove it"))],
             id="a clique's sharing",
         ),
         pytest.param(
             manifest(),
             manifest(template=IN_ORDER),
-            [f'spec.template.cliqueStartupType: Invalid value: "CliqueStartupTypeInOrder": {_FIXED}'],
+            [
+                'spec.template.cliqueStartupType: Invalid value: "CliqueStartupTypeInOrder": '
+                + _fixed('restore "CliqueStartupTypeAnyOrder"')
+            ],
             id="another start-up type",
         ),
         pytest.param(
             manifest(template={"resourceClaimTemplates": [claim("gpu")]}),
             manifest(),
-            [f"spec.template.resourceClaimTemplates: Invalid value: []: {_FIXED}"],
+            [f"spec.template.resourceClaimTemplates: Invalid value: []: {_fixed('restore the old value')}"],
             id="claim templates removed",
         ),
         pytest.param(
             manifest(template={"resourceSharing": [share("x")]}),
             manifest(),
-            [f"spec.template.resourceSharing: Invalid value: []: {_FIXED}"],
+            ["spec.template.resourceSharing: Invalid value: []: " + _fixed(f"restore {_SHARE}")],
             id="the set's sharing removed",
         ),
         pytest.param(
@@ -114,7 +134,7 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             [
                 (
                     "spec.template.podCliqueScalingGroups: Forbidden: "
-                    "groups are never added, removed or renamed (here: none): make a new set"
+                    "groups cannot be added, removed or renamed (existing: none): create a new PodCliqueSet"
                 )
             ],
             id="a group added",
@@ -125,7 +145,7 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             [
                 (
                     "spec.template.podCliqueScalingGroups: Forbidden: "
-                    "groups are never added, removed or renamed (here: g): make a new set"
+                    "groups cannot be added, removed or renamed (existing: g): create a new PodCliqueSet"
                 )
             ],
             id="a group renamed",
@@ -133,25 +153,36 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
         pytest.param(
             manifest(*TWO, groups=(group("g", "a"),)),
             manifest(*TWO, groups=(group("g", "a", "b"),)),
-            [f'spec.template.podCliqueScalingGroups[0].cliqueNames: Invalid value: ["a","b"]: {_FIXED}'],
+            [
+                'spec.template.podCliqueScalingGroups[0].cliqueNames: Invalid value: ["a","b"]: '
+                + _fixed('restore ["a"]')
+            ],
             id="another member",
         ),
         pytest.param(
             manifest(groups=(group("g", "a", replicas=2),)),
             manifest(groups=(group("g", "a", replicas=2, minAvailable=2),)),
-            [f"spec.template.podCliqueScalingGroups[0].minAvailable: Invalid value: 2: {_FIXED}"],
+            [f"spec.template.podCliqueScalingGroups[0].minAvailable: Invalid value: 2: {_fixed('restore 1')}"],
             id="a group's minimum",
         ),
         pytest.param(
             manifest(groups=(group("g", "a", resourceSharing=[share("x")]),)),
             manifest(groups=(group("g", "a"),)),
-            [f"spec.template.podCliqueScalingGroups[0].resourceSharing: Invalid value: []: {_FIXED}"],
+            [
+                "spec.template.podCliqueScalingGroups[0].resourceSharing: Invalid value: []: "
+                + _fixed(f"restore {_SHARE}")
+            ],
             id="a group's sharing",
         ),
         pytest.param(
             manifest(),
             manifest(metadata={"annotations": {_MNNVL: "one"}}),
-            [f"metadata.annotations[{_MNNVL}]: Forbidden: is never added or removed later: make a new set"],
+            [
+                (
+                    f"metadata.annotations[{_MNNVL}]: Forbidden: "
+                    "the annotation cannot be added or removed later: create a new PodCliqueSet"
+                )
+            ],
             id="an NVLink group added",
         ),
         pytest.param(
@@ -160,7 +191,7 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             [
                 (
                     f"spec.template.cliques[0].annotations[{_MNNVL}]: Forbidden: "
-                    "is never added or removed later: make a new set"
+                    "the annotation cannot be added or removed later: create a new PodCliqueSet"
                 )
             ],
             id="an NVLink group removed",
@@ -171,7 +202,7 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
             [
                 (
                     f'spec.template.podCliqueScalingGroups[0].annotations[{_MNNVL}]: Invalid value: "two": '
-                    'never changes: write "one" again, or make a new set'
+                    'field is immutable: restore "one", or create a new PodCliqueSet'
                 )
             ],
             id="another NVLink group",
@@ -179,7 +210,12 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
         pytest.param(
             manifest(),
             training(),
-            ['spec.workloadType: Invalid value: "Training": never changes: make a new set'],
+            [
+                (
+                    'spec.workloadType: Invalid value: "Training": field is immutable: '
+                    "restore the old value, or create a new PodCliqueSet"
+                )
+            ],
             id="inference becomes training",
         ),
         pytest.param(
@@ -203,7 +239,12 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
         pytest.param(
             training(),
             manifest(),
-            ['spec.workloadType: Invalid value: "Inference": never changes: make a new set'],
+            [
+                (
+                    'spec.workloadType: Invalid value: "Inference": field is immutable: '
+                    "restore the old value, or create a new PodCliqueSet"
+                )
+            ],
             id="training becomes inference",
         ),
         pytest.param(
@@ -243,7 +284,12 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
         pytest.param(
             training(),
             training(clique(spec={"autoScalingConfig": {"maxReplicas": 3}})),
-            ["spec.template.cliques[0].spec.autoScalingConfig: Forbidden: a training set cannot be scaled: remove it"],
+            [
+                (
+                    "spec.template.cliques[0].spec.autoScalingConfig: Forbidden: "
+                    "a training set cannot be scaled: remove this field"
+                )
+            ],
             id="an autoscaler for a training clique later",
         ),
         pytest.param(
@@ -267,19 +313,19 @@ def with_phase(json: JsonObject, phase: str) -> JsonObject:
         pytest.param(
             with_phase(training(trainingSpec={"maxRestarts": 1}), "Failed"),
             training(trainingSpec={"maxRestarts": 2}),
-            ["spec.trainingSpec: Forbidden: the set has ended (Failed): make a new set"],
+            ["spec.trainingSpec: Forbidden: the set has ended (Failed): create a new PodCliqueSet"],
             id="training limits raised after the failure",
         ),
         pytest.param(
             with_phase(training(trainingSpec={"maxRuntime": "1h"}), "Succeeded"),
             training(),
-            ["spec.trainingSpec: Forbidden: the set has ended (Succeeded): make a new set"],
+            ["spec.trainingSpec: Forbidden: the set has ended (Succeeded): create a new PodCliqueSet"],
             id="training limits lifted after the success",
         ),
         pytest.param(
             {**training(), "status": {"phase": "Running", "conditions": [{"type": "Failed", "status": "True"}]}},
             training(trainingSpec={"maxRestarts": 2}),
-            ["spec.trainingSpec: Forbidden: the set has ended (Failed): make a new set"],
+            ["spec.trainingSpec: Forbidden: the set has ended (Failed): create a new PodCliqueSet"],
             id="training limits raised while the pods of a failed set go",
         ),
         pytest.param(
@@ -431,7 +477,7 @@ ENDLESS = clique("a", pod={"restartPolicy": "Always"}, spec={"autoScalingConfig"
             [
                 (
                     'spec.template.cliques[0].spec.podSpec.nodeName: Invalid value: "m": '
-                    "gangs are placed by a scheduler: use nodeSelector"
+                    "not supported, because a scheduler places the gang: use nodeSelector"
                 )
             ],
             id="the same mistake with another value is a new one",

@@ -16,14 +16,14 @@ from grove.admission.webhook_certificates import (
     RotationStep,
     contains,
     data_of,
-    due,
     is_valid_at,
     issuer_of,
     material_of,
     names_of,
-    next_due,
+    next_rotation_at,
+    next_rotation_step,
     read_certificates,
-    renewed,
+    rotate,
 )
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -34,15 +34,18 @@ A_MOMENT = timedelta(microseconds=1)
 
 
 def made(now: datetime = START, names: tuple[str, ...] = NAMES) -> KeyMaterial:
-    return renewed(EMPTY, RotationStep.AUTHORITY, names, now, LIFETIMES)
+    return rotate(EMPTY, RotationStep.AUTHORITY, names, now, LIFETIMES)
 
 
 def test_nothing_at_all_needs_everything() -> None:
-    assert (due(EMPTY, NAMES, START, LIFETIMES), next_due(EMPTY, LIFETIMES)) == (RotationStep.AUTHORITY, None)
+    assert (next_rotation_step(EMPTY, NAMES, START, LIFETIMES), next_rotation_at(EMPTY, LIFETIMES)) == (
+        RotationStep.AUTHORITY,
+        None,
+    )
 
 
 def test_what_was_just_made_is_complete() -> None:
-    assert due(made(), NAMES, START, LIFETIMES) is RotationStep.NOTHING
+    assert next_rotation_step(made(), NAMES, START, LIFETIMES) is RotationStep.NOTHING
 
 
 def test_a_certificate_is_good_for_its_names_and_addresses() -> None:
@@ -78,10 +81,10 @@ def test_a_client_whose_clock_is_behind_accepts_a_new_certificate() -> None:
 
 def test_a_certificate_is_renewed_when_two_thirds_of_its_life_are_over() -> None:
     material = made()
-    at = next_due(material, LIFETIMES)
+    at = next_rotation_at(material, LIFETIMES)
     assert at is not None
     assert START + timedelta(days=243) < at < START + timedelta(days=244)
-    assert [due(material, NAMES, now, LIFETIMES) for now in (at - A_MOMENT, at)] == [
+    assert [next_rotation_step(material, NAMES, now, LIFETIMES) for now in (at - A_MOMENT, at)] == [
         RotationStep.NOTHING,
         RotationStep.CERTIFICATE,
     ]
@@ -90,19 +93,19 @@ def test_a_certificate_is_renewed_when_two_thirds_of_its_life_are_over() -> None
 def test_a_renewed_certificate_comes_from_the_same_authority() -> None:
     material = made()
     later = START + timedelta(days=250)
-    new = renewed(material, due(material, NAMES, later, LIFETIMES), NAMES, later, LIFETIMES)
+    new = rotate(material, next_rotation_step(material, NAMES, later, LIFETIMES), NAMES, later, LIFETIMES)
     assert (new.authorities, new.authority_key) == (material.authorities, material.authority_key)
     assert new.certificate != material.certificate
-    assert due(new, NAMES, later, LIFETIMES) is RotationStep.NOTHING
+    assert next_rotation_step(new, NAMES, later, LIFETIMES) is RotationStep.NOTHING
 
 
 def test_other_names_need_another_certificate_that_is_good_for_both() -> None:
     """Two installations that share a Secret by mistake do not fight for ever."""
     other = ("127.0.0.1",)
     material = made()
-    assert due(material, other, START, LIFETIMES) is RotationStep.CERTIFICATE
-    both = renewed(material, RotationStep.CERTIFICATE, other, START, LIFETIMES)
-    assert [due(both, names, START, LIFETIMES) for names in (NAMES, other)] == [
+    assert next_rotation_step(material, other, START, LIFETIMES) is RotationStep.CERTIFICATE
+    both = rotate(material, RotationStep.CERTIFICATE, other, START, LIFETIMES)
+    assert [next_rotation_step(both, names, START, LIFETIMES) for names in (NAMES, other)] == [
         RotationStep.NOTHING,
         RotationStep.NOTHING,
     ]
@@ -112,12 +115,12 @@ def test_a_life_of_forty_years_is_trusted_at_every_moment() -> None:
     """Whoever holds the bundle of one renewal ago trusts today's certificate, unless the authority is new."""
     material, now, authorities = made(), START, 0
     while now < START + timedelta(days=40 * 365):
-        wake = next_due(material, LIFETIMES)
+        wake = next_rotation_at(material, LIFETIMES)
         assert wake is not None
         now = max(wake, now)
-        what = due(material, NAMES, now, LIFETIMES)
+        what = next_rotation_step(material, NAMES, now, LIFETIMES)
         assert what is not RotationStep.NOTHING
-        new = renewed(material, what, NAMES, now, LIFETIMES)
+        new = rotate(material, what, NAMES, now, LIFETIMES)
         assert is_valid_at(material.certificate, now), "renewed before it ended"
         assert contains(new.authorities, issuer_of(new)), "the bundle knows who signed"
         if what is RotationStep.AUTHORITY:
@@ -125,7 +128,7 @@ def test_a_life_of_forty_years_is_trusted_at_every_moment() -> None:
             assert contains(new.authorities, issuer_of(material)), "what was served before is trusted on"
         if what is RotationStep.BUNDLE:
             assert not contains(new.authorities, material.authorities)
-        assert due(new, NAMES, now, LIFETIMES) is RotationStep.NOTHING, "one write does it"
+        assert next_rotation_step(new, NAMES, now, LIFETIMES) is RotationStep.NOTHING, "one write does it"
         material = new
     assert authorities == 6
 
@@ -133,24 +136,24 @@ def test_a_life_of_forty_years_is_trusted_at_every_moment() -> None:
 def test_an_old_authority_is_trusted_until_all_it_signed_has_ended() -> None:
     old = made()
     rotated_at = START + timedelta(days=2434)
-    new = renewed(old, due(old, NAMES, rotated_at, LIFETIMES), NAMES, rotated_at, LIFETIMES)
+    new = rotate(old, next_rotation_step(old, NAMES, rotated_at, LIFETIMES), NAMES, rotated_at, LIFETIMES)
     year_later = rotated_at + timedelta(days=365)
     assert contains(new.authorities, old.authorities)
-    fresh = renewed(new, RotationStep.CERTIFICATE, NAMES, year_later - timedelta(days=1), LIFETIMES)
+    fresh = rotate(new, RotationStep.CERTIFICATE, NAMES, year_later - timedelta(days=1), LIFETIMES)
     assert contains(fresh.authorities, old.authorities)
-    assert [due(fresh, NAMES, now, LIFETIMES) for now in (year_later - A_MOMENT, year_later)] == [
+    assert [next_rotation_step(fresh, NAMES, now, LIFETIMES) for now in (year_later - A_MOMENT, year_later)] == [
         RotationStep.NOTHING,
         RotationStep.BUNDLE,
     ]
-    trimmed = renewed(fresh, RotationStep.BUNDLE, NAMES, year_later, LIFETIMES)
+    trimmed = rotate(fresh, RotationStep.BUNDLE, NAMES, year_later, LIFETIMES)
     assert len(read_certificates(trimmed.authorities)) == 1
     assert (trimmed.certificate, trimmed.key) == (fresh.certificate, fresh.key)
 
 
 def test_whoever_removes_the_authoritys_key_gets_a_new_authority_and_an_overlap() -> None:
     material = msgspec.structs.replace(made(), authority_key=b"")
-    what = due(material, NAMES, START, LIFETIMES)
-    new = renewed(material, what, NAMES, START, LIFETIMES)
+    what = next_rotation_step(material, NAMES, START, LIFETIMES)
+    new = rotate(material, what, NAMES, START, LIFETIMES)
     assert (what, contains(new.authorities, material.authorities)) == (RotationStep.AUTHORITY, True)
     assert issuer_of(new) not in (b"", issuer_of(material))
 
@@ -170,16 +173,16 @@ def test_whoever_removes_the_authoritys_key_gets_a_new_authority_and_an_overlap(
 )
 def test_a_secret_that_somebody_spoiled_is_made_whole(field: str, value: bytes, what: RotationStep) -> None:
     spoiled = material_of({**data_of(made()), field: value})
-    found = due(spoiled, NAMES, START, LIFETIMES)
-    whole = renewed(spoiled, found, NAMES, START, LIFETIMES)
-    assert (found, due(whole, NAMES, START, LIFETIMES)) == (what, RotationStep.NOTHING)
+    found = next_rotation_step(spoiled, NAMES, START, LIFETIMES)
+    whole = rotate(spoiled, found, NAMES, START, LIFETIMES)
+    assert (found, next_rotation_step(whole, NAMES, START, LIFETIMES)) == (what, RotationStep.NOTHING)
     LiveContext().use(whole.certificate, whole.key)
 
 
 def test_a_certificate_of_an_authority_that_is_no_longer_ours_is_replaced() -> None:
     stranger = made()
     mixed = msgspec.structs.replace(made(), certificate=stranger.certificate, key=stranger.key)
-    assert due(mixed, NAMES, START, LIFETIMES) is RotationStep.CERTIFICATE
+    assert next_rotation_step(mixed, NAMES, START, LIFETIMES) is RotationStep.CERTIFICATE
 
 
 def test_the_authority_of_an_older_installation_signs_on() -> None:
@@ -206,10 +209,10 @@ def test_the_authority_of_an_older_installation_signs_on() -> None:
             ),
         }
     )
-    found = due(inherited, NAMES, START, LIFETIMES)
-    new = renewed(inherited, found, NAMES, START, LIFETIMES)
+    found = next_rotation_step(inherited, NAMES, START, LIFETIMES)
+    new = rotate(inherited, found, NAMES, START, LIFETIMES)
     assert (found, new.authorities) == (RotationStep.CERTIFICATE, inherited.authorities)
-    assert due(new, NAMES, START, LIFETIMES) is RotationStep.NOTHING
+    assert next_rotation_step(new, NAMES, START, LIFETIMES) is RotationStep.NOTHING
     LiveContext().use(new.certificate, new.key)
 
 

@@ -158,7 +158,7 @@ def test_a_topology_binding_is_judged() -> None:
             False,
             (
                 'ClusterTopologyBinding.grove.io "dc" is invalid: '
-                'spec.levels[1].domain: Duplicate value: "zone": the same stands at [0]: remove one'
+                'spec.levels[1].domain: Duplicate value: "zone": already used at [0]: remove one'
             ),
         )
 
@@ -170,7 +170,7 @@ def test_without_a_look_at_the_cluster_there_is_no_verdict() -> None:
         asked.transport.refuse(lambda _: True, ApiError(503, "ServiceUnavailable", "down"))
         pcs = manifest(template={"topologyConstraint": {"topologyName": "dc", "pack": {"required": "rack"}}})
         answer = await asked.ask(VALIDATE_SET_PATH, question(PCS, pcs))
-        assert (answer.status, answer.text) == (500, "a look at the cluster failed: 503 ServiceUnavailable: down\n")
+        assert (answer.status, answer.text) == (500, "a lookup in the cluster failed: 503 ServiceUnavailable: down\n")
 
     asking(story)
 
@@ -286,7 +286,7 @@ def test_a_scale_that_cannot_be_looked_up_has_no_verdict() -> None:
         answer = await asked.ask(
             VALIDATE_SCALE_PATH, question("podcliques", scale(child, 2), scale(child, 3), subResource="scale")
         )
-        assert (answer.status, answer.text) == (500, "a look at the cluster failed: 500 InternalError: etcd\n")
+        assert (answer.status, answer.text) == (500, "a lookup in the cluster failed: 500 InternalError: etcd\n")
 
     asking(story)
 
@@ -341,8 +341,10 @@ CONNECT = GOOD.replace(b'"CREATE"', b'"CONNECT"')
         pytest.param(b"{}", "not an AdmissionReview", id="an empty object"),
         pytest.param(STRANGE, "send AdmissionReview admission.k8s.io/v1, not Pod v1", id="another kind"),
         pytest.param(OLDER, "send AdmissionReview admission.k8s.io/v1", id="an older version"),
-        pytest.param(CONNECT, "CONNECT is not judged here", id="an operation that is not judged"),
-        pytest.param(GOOD.replace(b'"podcliquesets"', b'"pods"'), "podcliquesets are judged here, not pods", id="pods"),
+        pytest.param(CONNECT, "CONNECT is not supported", id="an operation that is not judged"),
+        pytest.param(
+            GOOD.replace(b'"podcliquesets"', b'"pods"'), "this path validates podcliquesets, not pods", id="pods"
+        ),
     ],
 )
 def test_what_is_not_a_question_is_a_bad_request(body: bytes, text: str) -> None:
@@ -488,6 +490,6 @@ def test_owners_that_own_each_other_are_not_followed_for_ever() -> None:
 def test_where_the_authorizer_is_switched_off_it_has_no_verdict() -> None:
     async def story(asked: Asked) -> None:
         answer = await asked.ask(AUTHORIZER_PATH, question("pods", manifest(), manifest(), group=""))
-        assert (answer.status, "switched off" in answer.text) == (400, True)
+        assert (answer.status, "disabled" in answer.text) == (400, True)
 
     asking(story, authorizer=None)

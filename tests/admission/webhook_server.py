@@ -15,7 +15,7 @@ from grove.admission.authorizer import AuthorizerOptions
 from grove.admission.handler import AdmissionHandler
 from grove.admission.lookups import Reader
 from grove.admission.tls import LiveContext
-from grove.admission.webhook_certificates import KeyMaterial, Lifetimes, RotationStep, renewed
+from grove.admission.webhook_certificates import KeyMaterial, Lifetimes, RotationStep, rotate
 from grove.admission.webhook_server import WebhookServer
 from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
@@ -54,7 +54,7 @@ class Asked:
 
     def renew(self, what: RotationStep) -> None:
         """Makes something anew, and serves it."""
-        self.material = renewed(self.material, what, (HOST,), self.clock.now(), Lifetimes())
+        self.material = rotate(self.material, what, (HOST,), self.clock.now(), Lifetimes())
         self.tls.use(self.material.certificate, self.material.key)
 
     def client_context(self) -> ssl.SSLContext:

@@ -6,10 +6,10 @@ import pytest
 from grove.api.template_hash import generation_hash, template_hash
 from grove.api.template_revision import (
     RevisionTemplate,
-    draw_revision,
+    build_revision,
     makes_same_pods,
-    put_back,
     read_revision,
+    restore_pod_templates,
     revision_data,
     with_templates,
 )
@@ -25,7 +25,7 @@ def template_of(*cliques: JsonObject, priority: str = "") -> SetTemplate:
 
 def drawn(template: SetTemplate) -> RevisionTemplate:
     hashes = {one.name: template_hash(one, template.priority_class_name) for one in template.cliques}
-    return draw_revision(template, hashes, generation_hash(template))
+    return build_revision(template, hashes, generation_hash(template))
 
 
 def stored(data: JsonObject | None, number: int = 3, *, name: str = "") -> ControllerRevision:
@@ -112,9 +112,9 @@ def test_two_templates_are_the_same_when_they_make_the_same_pods(other: SetTempl
 
 def test_hashes_are_names_and_prove_nothing() -> None:
     template = template_of(clique("a"))
-    foreign = draw_revision(template, {"a": "whatever"}, "something")
+    foreign = build_revision(template, {"a": "whatever"}, "something")
     assert makes_same_pods(template, foreign)
-    lying = draw_revision(template_of(clique("a", pod=image("v2"))), drawn(template).hashes, generation_hash(template))
+    lying = build_revision(template_of(clique("a", pod=image("v2"))), drawn(template).hashes, generation_hash(template))
     assert not makes_same_pods(template, lying)
 
 
@@ -150,7 +150,7 @@ def test_put_back_keeps_what_we_do_not_know() -> None:
         "priorityClassName": "high",
         "later": "x",
     }
-    assert put_back(now, old) == {
+    assert restore_pod_templates(now, old) == {
         "cliques": [
             {
                 "name": "a",
@@ -168,5 +168,5 @@ def test_what_was_put_back_makes_the_pods_of_before() -> None:
     before = manifest(clique("a", labels={"x": "y"}), clique("b"), template={"priorityClassName": "low"})
     after = manifest(clique("a", pod=image("v2"), annotations={"n": "1"}), clique("b", pod=image("v3")))
     revision = drawn(decoded(before).spec.template)
-    again = {**after, "spec": {**after["spec"], "template": put_back(after["spec"]["template"], revision)}}
+    again = {**after, "spec": {**after["spec"], "template": restore_pod_templates(after["spec"]["template"], revision)}}
     assert makes_same_pods(decoded(again).spec.template, revision)

@@ -18,7 +18,7 @@ from grove.api.types.podgang import (
     TopologyGroupConfig,
 )
 from grove.api.types.scheduler_object import SchedulerObject
-from grove.backends.base import Backend, CliqueAsk, GangAsk, MirrorPlan, PodAsk, SetAsk
+from grove.backends.base import Backend, CliqueInput, GangInput, PodInput, SchedulerObjectPlan, SetInput
 from grove.cluster.patches.merge_patch import apply_merge_patch
 from tests.dsl import role
 
@@ -55,9 +55,9 @@ def a_set(
     )
 
 
-def set_ask(pcs: PodCliqueSet) -> SetAsk:
+def set_ask(pcs: PodCliqueSet) -> SetInput:
     metadata = pcs.metadata
-    return SetAsk(
+    return SetInput(
         uid=metadata.uid,
         namespace=metadata.namespace,
         name=metadata.name,
@@ -76,11 +76,11 @@ def gang_ask(
     placed: int = 0,
     priorities: tuple[str, ...] = (),
     **fields: Any,
-) -> GangAsk:
+) -> GangInput:
     """A gang of which every clique has `placed` pods on nodes."""
     groups = podgroups or (podgroup("p-0-a"),)
     classes = priorities or ("",) * len(groups)
-    return GangAsk(
+    return GangInput(
         pcs=set_ask(pcs),
         gang=PodGang(
             metadata=ObjectMeta(
@@ -93,10 +93,10 @@ def gang_ask(
             spec=PodGangSpec(podgroups=groups, **(spec or {})),
         ),
         cliques=tuple(
-            CliqueAsk(
+            CliqueInput(
                 name=group.name,
                 uid=Uid(f"uid-of-{group.name}"),
-                life="1",
+                incarnation="1",
                 replicas=group.min_replicas,
                 minimum=group.min_replicas,
                 priority_class_name=priority,
@@ -109,12 +109,12 @@ def gang_ask(
     )
 
 
-def pod_ask(clique: str = "p-0-a", index: int = 0) -> PodAsk:
+def pod_ask(clique: str = "p-0-a", index: int = 0) -> PodInput:
     gang = PodGang(metadata=ObjectMeta(name=GANG, namespace="default"))
-    return PodAsk(gang=gang, clique_name=clique, clique_uid=Uid("u"), life="1", index=index, minimum=1)
+    return PodInput(gang=gang, clique_name=clique, clique_uid=Uid("u"), incarnation="1", index=index, minimum=1)
 
 
-def body_of(plan: MirrorPlan) -> JsonObject:
+def body_of(plan: SchedulerObjectPlan) -> JsonObject:
     """The one object that is to be created, and nothing else is to be done."""
     assert plan.patch == ()
     assert plan.delete == ()
@@ -128,17 +128,17 @@ def stored(body: JsonObject, status: JsonObject | None = None, **spec: Any) -> S
     return msgspec.convert(whole, SchedulerObject)
 
 
-def answer(backend: Backend, ask: GangAsk, *found: SchedulerObject) -> MirrorPlan:
+def answer(backend: Backend, ask: GangInput, *found: SchedulerObject) -> SchedulerObjectPlan:
     """What is to be done about a gang of which these were found."""
-    (kind,) = backend.mirrors
-    return backend.mirror(ask, tuple((kind, mirror) for mirror in found))
+    (kind,) = backend.object_kinds
+    return backend.plan_objects(ask, tuple((kind, mirror) for mirror in found))
 
 
-def patched(plan: MirrorPlan) -> SchedulerObject:
+def patched(plan: SchedulerObjectPlan) -> SchedulerObject:
     """The mirror after the one patch of a plan."""
     assert plan.create == ()
     (patch,) = plan.patch
-    before = msgspec.to_builtins(patch.mirror)
+    before = msgspec.to_builtins(patch.existing)
     after = apply_merge_patch(before, patch.patch)
     return msgspec.convert(after, SchedulerObject)
 

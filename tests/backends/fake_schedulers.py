@@ -21,14 +21,14 @@ from grove.api.types.meta import JsonObject, NamespacedName, Uid
 from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.values.quantities import parse_milli
 from grove.clock import Clock
-from grove.cluster.scheduler.scheduling_status import Reports
+from grove.cluster.scheduler.scheduling_status import SchedulingStatusWriter
 from grove.cluster.scheduler.types import (
     SCHEDULABLE_NODES,
     SCHEDULABLE_PODS,
     SchedulableNode,
     SchedulablePod,
     node_view,
-    shape_of,
+    scheduling_class_of,
 )
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
@@ -106,7 +106,7 @@ class FakeScheduler:
         self._nodes: Store[SchedulableNode] = Store()
         self._pods: Store[SchedulablePod] = Store()
         self._stores: tuple[Store[SchedulerObject], ...] = tuple(Store() for _ in dialect.kinds)
-        self._reports = Reports(client, clock, random, self._pods, Store())
+        self._reports = SchedulingStatusWriter(client, clock, random, self._pods, Store())
         # Bound by us, not yet confirmed by the watch.
         self._assumed: dict[Uid, str] = {}
         self._wake = asyncio.Event()
@@ -206,7 +206,7 @@ def demand_of(pod: SchedulablePod, clock: Clock) -> PodDemand:
         uid=metadata.uid,
         namespace=metadata.namespace,
         name=metadata.name,
-        shape=shape_of(pod),
+        shape=scheduling_class_of(pod),
         created=metadata.creation_timestamp or clock.now(),
         labels=metadata.labels,
     )

@@ -18,7 +18,7 @@ from grove.api.types.meta import JsonObject, NamespacedName, ObjectMeta, Uid, Wi
 from grove.api.types.pod import SchedulingGroup
 from grove.api.types.scheduler_object import SchedulerObject
 from grove.clock import Clock
-from grove.cluster.scheduler.scheduling_status import Reports
+from grove.cluster.scheduler.scheduling_status import SchedulingStatusWriter
 from grove.cluster.scheduler.types import (
     SCHEDULABLE_NODES,
     SchedulableNode,
@@ -26,13 +26,13 @@ from grove.cluster.scheduler.types import (
     SchedulableSpec,
     SchedulableStatus,
     node_view,
-    shape_of,
+    scheduling_class_of,
 )
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
 from grove.kube.reflector import Reflector
 from grove.kube.store import Store
-from grove.placement.capacity import EVERYWHERE, Cluster, Domain, Scratch
+from grove.placement.capacity import ALL_NODES, Cluster, CycleSnapshot, Domain
 from grove.placement.types import PodDemand, Unplaced, WaitReason
 
 NAME = "default-scheduler"
@@ -97,7 +97,7 @@ class NativeScheduler:
         self._slim: Store[SchedulablePod] = Store()
         self._groups: Store[SchedulerObject] = Store()
         self._composites: Store[SchedulerObject] = Store()
-        self._reports = Reports(client, clock, random, self._slim, Store())
+        self._reports = SchedulingStatusWriter(client, clock, random, self._slim, Store())
         self._assumed: dict[Uid, str] = {}
         self._attempts: dict[NamespacedName, Attempt] = {}
         self._words: dict[str, str] = {}
@@ -145,7 +145,7 @@ class NativeScheduler:
         for pod in self._pods.values():
             if pod.spec.node_name:
                 self._assumed.pop(pod.metadata.uid, None)
-        cycle_snapshot = Scratch(self._cluster())
+        cycle_snapshot = CycleSnapshot(self._cluster())
         unplaced: list[Unplaced] = []
         told: dict[NamespacedName, tuple[str, str]] = {}
         roots = self._roots()
@@ -174,7 +174,7 @@ class NativeScheduler:
         await self._bind_all(cycle_snapshot)
         self._reports.update(unplaced)
 
-    def _place_alone(self, cycle_snapshot: Scratch, unplaced: list[Unplaced]) -> None:
+    def _place_alone(self, cycle_snapshot: CycleSnapshot, unplaced: list[Unplaced]) -> None:
         for pod in self._own_pods():
             if pod.waits and not pod.spec.scheduling_gates and (not pod.group or not self.knows_groups):
                 demand = demand_of(pod, self._clock)
@@ -185,7 +185,7 @@ class NativeScheduler:
                     words = "0 nodes are available: insufficient memory."
                     unplaced.append(Unplaced(pods=(demand,), reason=WaitReason.DOES_NOT_FIT, message=words))
 
-    async def _bind_all(self, cycle_snapshot: Scratch) -> None:
+    async def _bind_all(self, cycle_snapshot: CycleSnapshot) -> None:
         self.is_binding = bool(cycle_snapshot.bindings)
         for binding in cycle_snapshot.bindings:
             self._assumed[binding.pod.uid] = binding.node
@@ -231,7 +231,11 @@ class NativeScheduler:
         )
 
     def _note_attempt(
-        self, root: SchedulerObject, tree: "Tree", told: dict[NamespacedName, tuple[str, str]], cycle_snapshot: Scratch
+        self,
+        root: SchedulerObject,
+        tree: "Tree",
+        told: dict[NamespacedName, tuple[str, str]],
+        cycle_snapshot: CycleSnapshot,
     ) -> None:
         left = [pod for pod in tree.waiting if pod.metadata.uid not in cycle_snapshot.node_of]
         before = self._attempts.pop(_name(root), None)
@@ -295,7 +299,9 @@ class Tree:
     def asked(self) -> tuple[str, ...]:
         return tuple(f"{one.metadata.uid}{one.spec['schedulingPolicy']}" for one in (self.root, *self.leaves))
 
-    def place(self, cycle_snapshot: Scratch, nodes: Store[SchedulableNode]) -> dict[NamespacedName, tuple[str, str]]:
+    def place(
+        self, cycle_snapshot: CycleSnapshot, nodes: Store[SchedulableNode]
+    ) -> dict[NamespacedName, tuple[str, str]]:
         """Put all that may be placed onto the scratch; what to say of each leaf. Raises `Failed` or `Silent`."""
         if not self.waiting or any(pod.spec.scheduling_gates for pod in self.waiting):
             raise Silent
@@ -303,13 +309,13 @@ class Tree:
         if len(classes) > 1:
             raise Failed("all pods in a single pod group should have the same priority as the pod group's priority")
         told: dict[NamespacedName, tuple[str, str]] = {}
-        self._place(self.root, cycle_snapshot, nodes, EVERYWHERE, told)
+        self._place(self.root, cycle_snapshot, nodes, ALL_NODES, told)
         return told
 
     def _place(
         self,
         one: SchedulerObject,
-        cycle_snapshot: Scratch,
+        cycle_snapshot: CycleSnapshot,
         nodes: Store[SchedulableNode],
         domain: Domain,
         told: dict[NamespacedName, tuple[str, str]],
@@ -324,7 +330,7 @@ class Tree:
         for value in homes or cycle_snapshot.layout.values(key, domain):
             mark, said = cycle_snapshot.mark(), dict(told)
             try:
-                self._place_in(one, cycle_snapshot, nodes, domain.narrowed(key, value), said)
+                self._place_in(one, cycle_snapshot, nodes, domain.narrow(key, value), said)
                 count = len(cycle_snapshot.bindings) - mark[1]
                 best = max(best, (count, value), key=lambda found: found[0]) if best else (count, value)
             except Failed:
@@ -332,7 +338,7 @@ class Tree:
             cycle_snapshot.rollback(mark)
         if best is None:
             raise Failed("no feasible placements found")
-        self._place_in(one, cycle_snapshot, nodes, domain.narrowed(key, best[1]), told)
+        self._place_in(one, cycle_snapshot, nodes, domain.narrow(key, best[1]), told)
 
     def _homes(self, one: SchedulerObject, key: str, nodes: Store[SchedulableNode]) -> list[str]:
         names = {leaf.metadata.name for leaf in self._leaves_below(one)}
@@ -348,7 +354,7 @@ class Tree:
     def _place_in(
         self,
         one: SchedulerObject,
-        cycle_snapshot: Scratch,
+        cycle_snapshot: CycleSnapshot,
         nodes: Store[SchedulableNode],
         domain: Domain,
         told: dict[NamespacedName, tuple[str, str]],
@@ -382,7 +388,7 @@ class Tree:
         if fitted < needed:
             raise failure
 
-    def _place_leaf(self, leaf: SchedulerObject, cycle_snapshot: Scratch, domain: Domain) -> None:
+    def _place_leaf(self, leaf: SchedulerObject, cycle_snapshot: CycleSnapshot, domain: Domain) -> None:
         """Every pending pod is tried; those that do not fit stay behind."""
         mine = [pod for pod in self._pods if pod.group == leaf.metadata.name]
         waiting = sorted((pod for pod in mine if pod.waits), key=_age)
@@ -463,7 +469,7 @@ def demand_of(pod: GroupedPod, clock: Clock | None) -> PodDemand:
         uid=metadata.uid,
         namespace=metadata.namespace,
         name=metadata.name,
-        shape=shape_of(slim),
+        shape=scheduling_class_of(slim),
         created=created,
         labels=metadata.labels,
     )

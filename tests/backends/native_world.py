@@ -56,7 +56,7 @@ class NativeWorld(World):
     def roots(self) -> dict[str, SchedulerObject]:
         return {one.metadata.name: one for one in self.objects(NATIVE_COMPOSITES)}
 
-    def _populate(self) -> None:
+    def _start_components(self) -> None:
         for definition in definitions("native.yaml"):
             path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
             response = self.server.handle(Request(method="POST", path=path, body=msgspec.json.encode(definition)))
@@ -65,16 +65,16 @@ class NativeWorld(World):
         self.rules = NativeRules(self)
         self.server.store.subscribe(self.rules.observe)
         self.server.observers.append(_check_spec_is_kept)
-        super()._populate()
+        super()._start_components()
         protection = Protection(self._cluster_client("scheduler"), self.clock, self._random("protection"))
-        self._inhabit("protection", protection.run())
+        self._start_task("protection", protection.run())
 
-    def _inhabit(self, name: str, run: Coroutine[Any, Any, None]) -> Any:
+    def _start_task(self, name: str, run: Coroutine[Any, Any, None]) -> Any:
         if name == "scheduler":
             # The one that reads PodGangs does not live here.
             run.close()
             run = self.scheduler.run()
-        return super()._inhabit(name, run)
+        return super()._start_task(name, run)
 
     def _operator(self, client: Client, clock: Clock, random: Random) -> SimulatedOperator:
         self._controller = _Controller(self, client, clock, random, self._settings)
@@ -142,8 +142,8 @@ class NativeRules:
         before = table.pop(change.entry.name, None)
         if change.type is not ChangeType.DELETED:
             after = table[change.entry.name] = msgspec.convert(change.entry.obj, kind)
-            was_gated = isinstance(before, Pod) and before.is_behind_our_gate
-            if isinstance(after, Pod) and was_gated and not after.is_behind_our_gate:
+            was_gated = isinstance(before, Pod) and before.is_gated
+            if isinstance(after, Pod) and was_gated and not after.is_gated:
                 self.broken += self._ungated(after)
         if not self._world.scheduler.is_binding and self.is_whole_gangs:
             self.broken += self._partial()

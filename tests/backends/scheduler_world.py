@@ -1,5 +1,6 @@
 """A world in which KAI or Volcano schedules: their kinds are served, a stand-in binds, and the operator knows them."""
 
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -63,7 +64,7 @@ class SchedulerWorld(World):
 
     async def apply(self, manifest: JsonObject | Path) -> tuple[SimulatedApply, ...]:
         """As a user of this scheduler writes it: sets name a queue."""
-        documents = [manifest] if isinstance(manifest, dict) else _documents(manifest)
+        documents = (manifest,) if isinstance(manifest, dict) else _documents(manifest)
         answers = [await super(SchedulerWorld, self).apply(self._in_queue(document)) for document in documents]
         return tuple(applied for answer in answers for applied in answer)
 
@@ -78,14 +79,14 @@ class SchedulerWorld(World):
         metadata = document["metadata"]
         return {**document, "metadata": {**metadata, field: {key: QUEUE, **metadata.get(field, {})}}}
 
-    def _populate(self) -> None:
+    def _start_components(self) -> None:
         if self._is_installed:
             self.install()
             self.open_queue()
-        super()._populate()
+        super()._start_components()
         client = self._cluster_client(self.scheduler)
         fake = FakeScheduler(client, self.clock, self._random(self.scheduler), _DIALECTS[self.scheduler])
-        self._inhabit(self.scheduler, fake.run())
+        self._start_task(self.scheduler, fake.run())
 
     def _operator(self, client: Client, clock: Clock, random: Random) -> SimulatedOperator:
         settings = ControllerOptions(schedulers=("default-scheduler", self.scheduler), default_scheduler=self.scheduler)
@@ -109,7 +110,7 @@ def definition_names() -> list[str]:
     return [one["metadata"]["name"] for file in _FILES.values() for one in definitions(file)]
 
 
-def definitions(file: str) -> list[JsonObject]:
+def definitions(file: str) -> tuple[JsonObject, ...]:
     """The CustomResourceDefinitions of a scheduler."""
     return _documents(CRDS / file)
 
@@ -121,5 +122,7 @@ def without_uids(spec: Any) -> Any:
     return [without_uids(one) for one in spec] if isinstance(spec, list) else spec
 
 
-def _documents(path: Path) -> list[JsonObject]:
-    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+@cache
+def _documents(path: Path) -> tuple[JsonObject, ...]:
+    """Return the documents of a file, which nobody changes: a world per test would parse it hundreds of times."""
+    return tuple(document for document in yaml.safe_load_all(path.read_text()) if document)

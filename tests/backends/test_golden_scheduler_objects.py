@@ -13,7 +13,7 @@ import pytest
 
 from grove.api.resources import GROUPS, KAI_TOPOLOGIES, NODES, PODCLIQUESETS, PODS, Resource
 from grove.api.types.meta import JsonObject
-from grove.api.values.yaml_text import spread_text
+from grove.api.values.yaml_text import expanded_yaml
 from grove.cluster.nodes import NodeTopology
 from grove.kube.transport import Request
 from grove.sim.virtual_clock import run_virtual
@@ -39,12 +39,12 @@ class Pages:
 
     def turn(self, title: str) -> None:
         """A page of all PodGroups and of what pods say about them; what was there before is not repeated."""
-        found = "---\n".join(map(spread_text, [*self._objects(self._world.podgroups), *self._members()]))
+        found = "---\n".join(map(expanded_yaml, [*self._objects(self._world.podgroups), *self._members()]))
         known = self._titles.setdefault(found, title)
         self.text += f"# {title}\n{found}\n" if known == title else f'# {title}: as in "{known}"\n\n'
 
     def add(self, title: str, resource: Resource[Any]) -> None:
-        self.text += f"# {title}\n" + "---\n".join(map(spread_text, self._objects(resource))) + "\n"
+        self.text += f"# {title}\n" + "---\n".join(map(expanded_yaml, self._objects(resource))) + "\n"
 
     def _objects(self, resource: Resource[Any]) -> list[JsonObject]:
         answer = self._world.server.handle(Request(method="GET", path=resource.path()))

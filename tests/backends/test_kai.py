@@ -149,7 +149,7 @@ def test_when_the_binding_is_gone_with_its_topology_the_podgroup_asks_for_none()
 def test_constraints_of_an_unnamed_topology_are_not_offered() -> None:
     ask = gang_ask(pcs=a_kai_set(), spec={"topology_constraint": packed("zone")})
     first = answer(KAI, ask)
-    assert answer(KAI, ask, stored(body_of(first))).waits == "nothing says which topology the constraints are about"
+    assert answer(KAI, ask, stored(body_of(first))).waits == "no topologyName names the topology of the constraints"
 
 
 @pytest.mark.parametrize(
@@ -223,9 +223,7 @@ def test_what_kai_and_others_own_is_kept() -> None:
     plan = answer(KAI, ask, found)
     (patch,) = plan.patch
     assert patch.patch == {"metadata": {"labels": {"team": "x"}}, "spec": {"minMember": 1}}
-    assert plan.unmet == (
-        'KAI keeps the gang in queue "moved", not "research": a PodGroup stays in the queue it was made for',
-    )
+    assert plan.unmet == ('KAI keeps the gang in queue "moved", not "research": the queue of a PodGroup is immutable',)
 
 
 def test_a_gang_that_changed_changes_its_podgroup_before_another_gate_opens() -> None:
@@ -265,7 +263,7 @@ def test_a_version_that_drops_the_grace_period_is_told_once_and_not_written_to_f
     plan = answer(KAI, ask, found)
     assert (plan.patch, plan.waits) == ((), "")
     (unmet,) = plan.unmet
-    assert "by its own clock" in unmet
+    assert "after its own delay" in unmet
 
 
 def test_a_version_without_subgroups_gets_no_pods() -> None:
@@ -283,7 +281,7 @@ def test_a_podgroup_on_its_way_out_is_waited_for() -> None:
     body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     plan = answer(KAI, ask, stored(body))
     assert (plan.create, plan.patch) == ((), ())
-    assert plan.waits == "PodGroup p-0 is being deleted, and is made anew when it is gone"
+    assert plan.waits == "PodGroup p-0 is being deleted; it is created again after that"
 
 
 def test_a_podgroup_under_another_name_goes() -> None:
@@ -291,7 +289,7 @@ def test_a_podgroup_under_another_name_goes() -> None:
     body = body_of(answer(KAI, ask))
     other = stored({**body, "metadata": {**body["metadata"], "name": "other"}})
     (delete,) = answer(KAI, ask, stored(body), other).delete
-    assert delete.mirror is other
+    assert delete.existing is other
 
 
 # --- what KAI says ---------------------------------------------------------------------------------------------------
@@ -318,8 +316,8 @@ def test_a_podgroup_under_another_name_goes() -> None:
 def test_what_kai_says_of_a_gang_it_did_not_place(condition: object, expected: tuple[SchedulerMessage, ...]) -> None:
     ask = gang_ask(pcs=a_kai_set())
     found = stored(body_of(answer(KAI, ask)), {"schedulingConditions": [condition]})
-    assert answer(KAI, ask, found).said == expected
-    assert answer(KAI, gang_ask(pcs=a_kai_set(), placed=1), found).said == ()
+    assert answer(KAI, ask, found).messages == expected
+    assert answer(KAI, gang_ask(pcs=a_kai_set(), placed=1), found).messages == ()
 
 
 # --- pods ------------------------------------------------------------------------------------------------------------
@@ -363,20 +361,19 @@ def test_the_queue_of_a_set(pcs: PodCliqueSet, queue: str) -> None:
     [
         pytest.param(
             a_set(),
-            "metadata.labels[kai.scheduler/queue]: Required value: "
-            "kai-scheduler places nothing without a queue: name one",
+            "metadata.labels[kai.scheduler/queue]: Required value: kai-scheduler needs a queue: write its name",
             id="none",
         ),
         pytest.param(
             a_set(role("a", labels={QUEUE: "x"}), labels={QUEUE: "y"}),
             'spec.template.cliques[0].labels[kai.scheduler/queue]: Invalid value: "x": a gang is in one queue, and '
-            'metadata.labels[kai.scheduler/queue] asks for "y": write that here',
+            'metadata.labels[kai.scheduler/queue] requests "y": write that here',
             id="a clique against the set",
         ),
         pytest.param(
             a_set(role("a", labels={QUEUE: "x"}), role("b", annotations={QUEUE: "y"})),
             'spec.template.cliques[1].annotations[kai.scheduler/queue]: Invalid value: "y": a gang is in one queue, '
-            'and spec.template.cliques[0].labels[kai.scheduler/queue] asks for "x": write that here',
+            'and spec.template.cliques[0].labels[kai.scheduler/queue] requests "x": write that here',
             id="a clique against another",
         ),
     ],
@@ -392,7 +389,7 @@ def _topological(pcs: PodCliqueSet) -> PodCliqueSet:
 
 
 @pytest.mark.parametrize(
-    ("pcs", "surface", "expected"),
+    ("pcs", "features", "expected"),
     [
         pytest.param(a_kai_set(), ClusterFeatures(queues=queues(KAI_QUEUES, research="")), "", id="all there"),
         pytest.param(
@@ -404,7 +401,7 @@ def _topological(pcs: PodCliqueSet) -> PodCliqueSet:
         pytest.param(
             a_kai_set(),
             ClusterFeatures(queues=queues(KAI_QUEUES, other="")),
-            'there is no queue "research": create it, or correct metadata.labels[kai.scheduler/queue]',
+            'queue "research" not found: create it, or correct metadata.labels[kai.scheduler/queue]',
             id="unknown queue",
         ),
         pytest.param(
@@ -422,12 +419,12 @@ def _topological(pcs: PodCliqueSet) -> PodCliqueSet:
     ],
 )
 def test_no_gang_is_offered_to_a_kai_that_cannot_place_it(
-    pcs: PodCliqueSet, surface: ClusterFeatures, expected: str
+    pcs: PodCliqueSet, features: ClusterFeatures, expected: str
 ) -> None:
-    assert KAI.hold(set_ask(pcs), surface) == expected
+    assert KAI.hold(set_ask(pcs), features) == expected
 
 
 def test_mirrors_are_found_again_by_their_name() -> None:
     ask = gang_ask(pcs=a_kai_set())
     foreign = SchedulerObject(metadata=stored(body_of(answer(KAI, ask))).metadata)
-    assert [one.name for one in KAI.mirror(ask, ((KAI_QUEUES, foreign),)).create] == ["p-0"]
+    assert [one.name for one in KAI.plan_objects(ask, ((KAI_QUEUES, foreign),)).create] == ["p-0"]

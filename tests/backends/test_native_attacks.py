@@ -18,7 +18,7 @@ from grove.backends.native_podgroups import NativeFeatures
 from grove.sim.virtual_clock import run_virtual
 from tests.backends.native_stories import a_set, clique, expect_placed, lose, pair, patch_set, placed, pods_of
 from tests.backends.native_world import COMPOSITES, GROUPS_ONLY, SWITCHED_OFF, NativeWorld, policy_of
-from tests.simulation.stories import ONE_POD_NODE
+from tests.simulation.stories import ONE_POD_NODE, REST_SECONDS
 
 both = pytest.mark.parametrize(
     "features", [pytest.param(COMPOSITES, id="composites"), pytest.param(GROUPS_ONLY, id="groups only")]
@@ -26,7 +26,7 @@ both = pytest.mark.parametrize(
 
 
 def play(story: Callable[[NativeWorld], Awaitable[None]], nodes: int, features: NativeFeatures = COMPOSITES) -> None:
-    """Tell a story; at its end all rules held, and an hour passes without a write."""
+    """Tell a story; at its end all rules held, and at rest nothing is written."""
 
     async def main() -> None:
         async with NativeWorld(features, seed=1, nodes=nodes, node_resources=ONE_POD_NODE) as world:
@@ -35,7 +35,7 @@ def play(story: Callable[[NativeWorld], Awaitable[None]], nodes: int, features: 
             world.rules.check()
             world.rules.check_rest()
             before = len(world.writes_by("operator"))
-            await world.clock.sleep(3600)
+            await world.clock.sleep(REST_SECONDS)
             assert len(world.writes_by("operator")) == before
 
     run_virtual(main())

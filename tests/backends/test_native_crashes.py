@@ -11,7 +11,7 @@ from tests.backends.native_stories import STORIES, NativeStory
 from tests.backends.native_world import COMPOSITES, GROUPS_ONLY, NativeWorld, policy_of
 from tests.simulation.crashes import Crashes, tell_with_some_crashes
 from tests.simulation.endstate import end_state
-from tests.simulation.stories import ONE_POD_NODE
+from tests.simulation.stories import ONE_POD_NODE, REST_SECONDS
 
 both = pytest.mark.parametrize(
     "features", [pytest.param(COMPOSITES, id="composites"), pytest.param(GROUPS_ONLY, id="groups only")]
@@ -36,7 +36,7 @@ def test_at_rest_nothing_is_written(features: NativeFeatures, story: NativeStory
             await world.settle()
             world.rules.check_rest()
             before = len(world.writes_by("operator"))
-            await world.clock.sleep(3600)
+            await world.clock.sleep(REST_SECONDS)
             assert len(world.writes_by("operator")) == before
 
     run_virtual(run())

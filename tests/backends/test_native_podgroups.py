@@ -11,7 +11,7 @@ from grove.api.resources import NATIVE_COMPOSITES, NATIVE_PODGROUPS
 from grove.api.types.meta import JsonObject, Uid
 from grove.api.types.podgang import PodGroup
 from grove.api.types.scheduler_object import SchedulerObject
-from grove.backends.base import CliqueAsk, GangAsk, MirrorPlan, PodAsk
+from grove.backends.base import CliqueInput, GangInput, PodInput, SchedulerObjectPlan
 from grove.backends.native import NativeBackend
 from grove.backends.native_podgroups import NativeFeatures
 from tests.backends.asking import a_set, around, gang_ask, packed, podgroup
@@ -31,24 +31,24 @@ def roots(count: int) -> JsonObject:
     return {"gang": {"minGroupCount": count}}
 
 
-def ask(*podgroups: PodGroup, changes: dict[str, dict[str, Any]] | None = None, **fields: Any) -> GangAsk:
+def ask(*podgroups: PodGroup, changes: dict[str, dict[str, Any]] | None = None, **fields: Any) -> GangInput:
     """A gang; `changes` by the name of a clique."""
     whole = gang_ask(*(podgroups or (podgroup(A, 2), podgroup(B), podgroup(C))), pcs=a_set(), **fields)
     return with_cliques(whole, changes or {})
 
 
-def with_cliques(whole: GangAsk, changes: dict[str, dict[str, Any]]) -> GangAsk:
+def with_cliques(whole: GangInput, changes: dict[str, dict[str, Any]]) -> GangInput:
     return msgspec.structs.replace(
         whole,
         cliques=tuple(msgspec.structs.replace(one, **changes.get(one.name, {})) for one in whole.cliques),
     )
 
 
-def at_minimum(one: CliqueAsk) -> dict[str, Any]:
+def at_minimum(one: CliqueInput) -> dict[str, Any]:
     return {"placed_count": one.minimum, "newest_placed_at": NOW}
 
 
-def placed(whole: GangAsk) -> GangAsk:
+def placed(whole: GangInput) -> GangInput:
     return with_cliques(whole, {one.name: at_minimum(one) for one in whole.cliques})
 
 
@@ -60,16 +60,16 @@ class Server:
         self.objects: dict[str, tuple[Any, SchedulerObject]] = {}
         self.version = 0
 
-    def answer(self, whole: GangAsk) -> MirrorPlan:
-        return self.backend.mirror(whole, tuple(self.objects.values()))
+    def answer(self, whole: GangInput) -> SchedulerObjectPlan:
+        return self.backend.plan_objects(whole, tuple(self.objects.values()))
 
-    def obey(self, whole: GangAsk, *, writes: int | None = None) -> list[str]:
+    def obey(self, whole: GangInput, *, writes: int | None = None) -> list[str]:
         """Carry an answer out, or its first writes; what was done."""
         plan = self.answer(whole)
         acts: list[tuple[str, Any]] = [
-            *((f"delete {one.mirror.metadata.name}", one) for one in plan.delete),
+            *((f"delete {one.existing.metadata.name}", one) for one in plan.delete),
             *((f"create {one.name}", one) for one in plan.create),
-            *((f"patch {one.mirror.metadata.name}", one) for one in plan.patch),
+            *((f"patch {one.existing.metadata.name}", one) for one in plan.patch),
         ]
         for words, one in acts[:writes]:
             self._carry_out(words.split()[0], one)
@@ -79,7 +79,7 @@ class Server:
         self.version += 1
         match verb:
             case "delete":
-                del self.objects[one.mirror.metadata.name]
+                del self.objects[one.existing.metadata.name]
             case "create":
                 assert one.name not in self.objects
                 body = {**one.body, "metadata": {**one.body["metadata"], "uid": f"uid-{self.version}"}}
@@ -87,14 +87,14 @@ class Server:
                 self.objects[one.name] = (one.resource, self._stamped(mirror))
             case _:
                 minimum = one.patch["spec"]["schedulingPolicy"]
-                mirror = msgspec.structs.replace(one.mirror, spec={**one.mirror.spec, "schedulingPolicy": minimum})
-                self.objects[one.mirror.metadata.name] = (one.resource, mirror)
+                mirror = msgspec.structs.replace(one.existing, spec={**one.existing.spec, "schedulingPolicy": minimum})
+                self.objects[one.existing.metadata.name] = (one.resource, mirror)
 
     def _stamped(self, mirror: SchedulerObject) -> SchedulerObject:
         metadata = msgspec.structs.replace(mirror.metadata, creation_timestamp=NOW)
         return msgspec.structs.replace(mirror, metadata=metadata)
 
-    def settle(self, whole: GangAsk) -> None:
+    def settle(self, whole: GangInput) -> None:
         """Until nothing is left to do."""
         for _ in range(5):
             if not self.obey(whole):
@@ -152,13 +152,13 @@ def _stem(name: str) -> str:
     return name.rsplit("-", 1)[0]
 
 
-def made(whole: GangAsk, features: NativeFeatures = COMPOSITES) -> Server:
+def made(whole: GangInput, features: NativeFeatures = COMPOSITES) -> Server:
     server = Server(features)
     server.settle(whole)
     return server
 
 
-def ran(whole: GangAsk, features: NativeFeatures = COMPOSITES) -> Server:
+def ran(whole: GangInput, features: NativeFeatures = COMPOSITES) -> Server:
     """Made, placed by kube-scheduler, and relaxed."""
     server = made(whole, features)
     server.say("True")
@@ -187,7 +187,7 @@ def test_without_composites_a_gang_is_one_group_of_all_minima() -> None:
 
 
 def test_pods_above_the_minimum_have_a_group_that_nothing_waits_for() -> None:
-    server = made(ask(changes={A: {"has_extras": True}}))
+    server = made(ask(changes={A: {"has_surplus": True}}))
     assert server.policies[f"{A}-extras"] == gang(1)
     assert f"{A}-extras" not in server.parents
     assert "disruptionMode" not in server.spec(f"{A}-extras")
@@ -195,7 +195,7 @@ def test_pods_above_the_minimum_have_a_group_that_nothing_waits_for() -> None:
 
 @pytest.mark.parametrize("features", [COMPOSITES, GROUPS_ONLY])
 def test_a_pod_names_the_group_of_its_place(features: NativeFeatures) -> None:
-    whole = ask(changes={A: {"has_extras": True}})
+    whole = ask(changes={A: {"has_surplus": True}})
     server = made(whole, features)
     backend = NativeBackend(features)
     groups = [backend.group_of(pod_ask(whole, A, index)) for index in range(4)]
@@ -207,13 +207,13 @@ def test_a_pod_names_the_group_of_its_place(features: NativeFeatures) -> None:
     assert pod["spec"]["schedulingGroup"] == {"podGroupName": groups[0]}
 
 
-def pod_ask(whole: GangAsk, name: str, index: int) -> PodAsk:
+def pod_ask(whole: GangInput, name: str, index: int) -> PodInput:
     (one,) = (one for one in whole.cliques if one.name == name)
-    return PodAsk(
+    return PodInput(
         gang=whole.gang,
         clique_name=name,
         clique_uid=one.uid,
-        life=one.life,
+        incarnation=one.incarnation,
         index=index,
         minimum=one.minimum,
         priority_class_name=one.priority_class_name,
@@ -221,7 +221,7 @@ def pod_ask(whole: GangAsk, name: str, index: int) -> PodAsk:
 
 
 def test_gates_wait_until_every_group_is_written() -> None:
-    server, whole = Server(), ask(changes={A: {"has_extras": True}})
+    server, whole = Server(), ask(changes={A: {"has_surplus": True}})
     while server.obey(whole, writes=1):
         assert (server.answer(whole).waits == "") == (len(server.objects) == 5)
     assert len(server.objects) == 5
@@ -242,7 +242,7 @@ def test_a_gang_is_preempted_as_one() -> None:
 
 
 def test_root_leaves_and_extras_have_the_priority_of_the_pods() -> None:
-    server = made(ask(priorities=("high", "high", "high"), changes={A: {"has_extras": True}}))
+    server = made(ask(priorities=("high", "high", "high"), changes={A: {"has_surplus": True}}))
     assert {one.spec["priorityClassName"] for _, one in server.objects.values()} == {"high"}
 
 
@@ -252,7 +252,7 @@ def test_mixed_priorities_are_said_to_be_never_placed() -> None:
 
 
 def test_nothing_is_written_again() -> None:
-    whole = ask(changes={A: {"has_extras": True}})
+    whole = ask(changes={A: {"has_surplus": True}})
     for features in (COMPOSITES, GROUPS_ONLY):
         for server, seen in ((made(whole, features), whole), (ran(whole, features), placed(whole))):
             plan = server.answer(seen)
@@ -261,7 +261,7 @@ def test_nothing_is_written_again() -> None:
 
 def test_names_differ_between_gangs_cliques_and_lives() -> None:
     base = made(ask()).names()
-    later = made(ask(changes={name: {"uid": Uid(f"{name}-2"), "life": "2"} for name in (A, B, C)})).names()
+    later = made(ask(changes={name: {"uid": Uid(f"{name}-2"), "incarnation": "2"} for name in (A, B, C)})).names()
     other = ask()
     metadata = msgspec.structs.replace(other.gang.metadata, uid=Uid("another"))
     other = msgspec.structs.replace(other, gang=msgspec.structs.replace(other.gang, metadata=metadata))
@@ -375,14 +375,14 @@ def test_an_edited_minimum_is_followed_before_the_placement() -> None:
 
 
 def test_the_group_of_extras_goes_with_the_last_of_them() -> None:
-    whole = ask(changes={A: {"has_extras": True}})
+    whole = ask(changes={A: {"has_surplus": True}})
     server = ran(whole)
     assert server.obey(placed(ask())) == [f"delete {A}-extras"]
 
 
 # --- parts that were made anew ---------------------------------------------------------------------------------------
 
-RENEWED = {name: {"uid": Uid(f"{name}-2"), "life": "2", "placed_count": 0} for name in (B, C)}
+RENEWED = {name: {"uid": Uid(f"{name}-2"), "incarnation": "2", "placed_count": 0} for name in (B, C)}
 
 
 def test_a_part_that_was_made_anew_in_a_running_gang_has_a_root_of_its_own() -> None:
@@ -428,7 +428,7 @@ def test_a_second_part_is_renewed_while_the_first_still_waits() -> None:
     whole = ask(podgroup(A), podgroup(B), podgroup(C))
     server = ran(whole)
     server.settle(with_cliques(placed(whole), {B: RENEWED[B]}))
-    server.settle(with_cliques(placed(whole), {B: RENEWED[B], C: {**RENEWED[C], "life": "3"}}))
+    server.settle(with_cliques(placed(whole), {B: RENEWED[B], C: {**RENEWED[C], "incarnation": "3"}}))
     assert _root_of(server, A) in server.names()
     assert (_root_of(server, B), _root_of(server, C)) == ("", "")
 
@@ -484,7 +484,7 @@ ON_ALL_LEVELS = {
 MEMBERS = {name: {"group_replica": REPLICA} for name in (B, C)}
 
 
-def on_all_levels() -> GangAsk:
+def on_all_levels() -> GangInput:
     return ask(
         podgroup(A, 2, packed("rack")), podgroup(B), podgroup(C, 1, packed("rack")), spec=ON_ALL_LEVELS, changes=MEMBERS
     )
@@ -525,7 +525,7 @@ def test_one_clique_under_one_key_has_it_itself() -> None:
 
 
 def test_the_group_of_extras_has_no_topology() -> None:
-    whole = ask(podgroup(A, 2, packed("rack")), podgroup(B), changes={A: {"has_extras": True}})
+    whole = ask(podgroup(A, 2, packed("rack")), podgroup(B), changes={A: {"has_surplus": True}})
     assert made(whole).keys == {A: "rack"}
 
 
@@ -562,7 +562,7 @@ def test_what_a_leaf_says_is_said_of_its_clique() -> None:
     whole = ask()
     server = made(whole)
     server.say("False", B, reason="Unschedulable", message="minCount (1) cannot be satisfied")
-    (said,) = server.answer(whole).said
+    (said,) = server.answer(whole).messages
     assert (said.clique, said.reason, said.message) == (B, "Unschedulable", "minCount (1) cannot be satisfied")
 
 
@@ -570,11 +570,11 @@ def test_what_the_one_group_says_is_said_of_every_clique() -> None:
     whole = ask()
     server = made(whole, GROUPS_ONLY)
     server.say("False", message="no")
-    assert [said.clique for said in server.answer(whole).said] == [A, B, C]
+    assert [said.clique for said in server.answer(whole).messages] == [A, B, C]
 
 
 def test_a_leaf_that_was_placed_says_nothing() -> None:
-    assert ran(ask()).answer(placed(ask())).said == ()
+    assert ran(ask()).answer(placed(ask())).messages == ()
 
 
 def test_a_scheduler_that_passes_over_groups_is_told_of() -> None:

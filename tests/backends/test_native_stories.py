@@ -5,7 +5,8 @@ import pytest
 from grove.backends.native_podgroups import NativeFeatures
 from grove.sim.virtual_clock import run_virtual
 from tests.backends.native_world import COMPOSITES, GROUPS_ONLY, NativeWorld
-from tests.simulation.stories import ONE_POD_NODE, STORIES, Story
+from tests.backends.story_tiers import in_tiers
+from tests.simulation.stories import ONE_POD_NODE, REST_SECONDS, STORIES, Story
 from tests.simulation.zero_stories import ZERO_STORIES
 
 # Those that ask for every minimum before any extra, whenever room appears: kube-scheduler looks at one group after the
@@ -19,7 +20,7 @@ both = pytest.mark.parametrize(
 
 
 @both
-@pytest.mark.parametrize("story", TOLD, ids=lambda story: story.name)
+@pytest.mark.parametrize("story", in_tiers(TOLD))
 def test_the_story_ends_as_told(features: NativeFeatures, story: Story) -> None:
     async def tell() -> None:
         async with NativeWorld(features, seed=1, nodes=story.nodes, node_resources=ONE_POD_NODE) as world:
@@ -28,7 +29,7 @@ def test_the_story_ends_as_told(features: NativeFeatures, story: Story) -> None:
             world.rules.check()
             world.rules.check_rest()
             before = len(world.writes_by("operator"))
-            await world.clock.sleep(3600)
+            await world.clock.sleep(REST_SECONDS)
             if "quota" not in story.name:
                 assert len(world.writes_by("operator")) == before
 

@@ -57,7 +57,7 @@ def test_a_set_waits_for_its_queue_of_kai() -> None:
             await world.delete(world.queues, QUEUE)
             await world.apply(WORKLOAD1)
             await expect_held(
-                world, 'there is no queue "research": create it, or correct metadata.labels[kai.scheduler/queue]'
+                world, 'queue "research" not found: create it, or correct metadata.labels[kai.scheduler/queue]'
             )
             world.open_queue()
             await expect_healed(world)
@@ -150,7 +150,7 @@ def test_a_set_that_names_no_queue_of_kai_is_not_begun_and_says_why() -> None:
             assert world.pods() == ()
             condition = find_condition(find_set(world, "workload1").status.conditions, "ReconcileFailed")
             assert condition is not None
-            assert "kai-scheduler places nothing without a queue" in condition.message
+            assert "kai-scheduler needs a queue" in condition.message
 
     run_virtual(tell())
 
@@ -171,13 +171,13 @@ def naming(scheduler: str) -> JsonObject:
 def test_a_set_that_names_kai_is_refused_without_a_queue_and_warned_about_a_missing_one() -> None:
     async def tell() -> None:
         async with SchedulerWorld(KAI) as world:
-            with pytest.raises(ApiError, match="places nothing without a queue"):
+            with pytest.raises(ApiError, match="kai-scheduler needs a queue"):
                 await super(SchedulerWorld, world).apply(naming(KAI))
             await world.delete(world.queues, QUEUE)
             (applied,) = await world.apply(naming(KAI))
             where = "metadata.labels[kai.scheduler/queue]"
             assert applied.warnings == (
-                f'{where}: there is no queue "research": create it, or correct {where}; no pod is made before that',
+                f'{where}: queue "research" not found: create it, or correct {where}; no pod is created before that',
             )
 
     run_virtual(tell())

@@ -13,11 +13,13 @@ from grove.cluster.nodes import BLOCK, RACK, ZONE, NodeTopology
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
 from tests.backends.scheduler_world import KAI, VOLCANO, SchedulerWorld, without_uids
+from tests.backends.story_tiers import in_tiers
 from tests.simulation.crashes import Crashes, tell_with_some_crashes
 from tests.simulation.endstate import end_state
 from tests.simulation.stories import (
     FIXTURES,
     ONE_POD_NODE,
+    REST_SECONDS,
     STORIES,
     WORKLOAD1,
     WORKLOAD2,
@@ -35,7 +37,7 @@ def world_of(scheduler: str, nodes: int, **fields: Any) -> SchedulerWorld:
 
 
 @both
-@pytest.mark.parametrize("story", [*STORIES, *ZERO_STORIES], ids=lambda story: story.name)
+@pytest.mark.parametrize("story", in_tiers([*STORIES, *ZERO_STORIES]))
 def test_the_story_ends_as_told(scheduler: str, story: Story) -> None:
     async def tell() -> None:
         async with world_of(scheduler, story.nodes) as world:
@@ -44,7 +46,7 @@ def test_the_story_ends_as_told(scheduler: str, story: Story) -> None:
             assert_mirrored(world)
             # Zero writes at rest: what a server defaults or drops is not written again and again.
             before = world.server.store.revision
-            await world.clock.sleep(3600)
+            await world.clock.sleep(REST_SECONDS)
             if "quota" not in story.name:
                 assert world.server.store.revision == before
 

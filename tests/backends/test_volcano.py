@@ -9,7 +9,7 @@ from grove.api.resources import VOLCANO_PODGROUPS, VOLCANO_QUEUES
 from grove.api.types.meta import JsonObject, Uid
 from grove.api.types.podcliqueset import PackConstraint, PodCliqueSet, TopologyConstraint
 from grove.api.types.scheduler_object import SchedulerObject
-from grove.backends.base import CliqueAsk, ClusterFeatures, GangAsk, SchedulerMessage
+from grove.backends.base import CliqueInput, ClusterFeatures, GangInput, SchedulerMessage
 from grove.backends.lpx import LpxBackend
 from grove.backends.volcano import VolcanoBackend
 from tests.backends.asking import (
@@ -102,7 +102,7 @@ PAIR = (podgroup("p-0-a", 2), podgroup("p-0-b", 3))
 STRICT, RELAXED = [(2, 1), (3, 1)], [(1, 0), (1, 0)]
 
 
-def pair(*placed: int, **fields: Any) -> GangAsk:
+def pair(*placed: int, **fields: Any) -> GangInput:
     """A gang with a minimum of two and one of three, of which so many are on nodes; `fields` are those of cliques."""
     ask = gang_ask(*PAIR, pcs=a_set())
     cliques = tuple(
@@ -112,20 +112,20 @@ def pair(*placed: int, **fields: Any) -> GangAsk:
     return msgspec.structs.replace(ask, cliques=cliques)
 
 
-def again(ask: GangAsk, *names: str) -> GangAsk:
+def again(ask: GangInput, *names: str) -> GangInput:
     """These cliques were made again, together."""
     cliques = tuple(_made_again(one) if one.name in names else one for one in ask.cliques)
     return msgspec.structs.replace(ask, cliques=cliques)
 
 
-def _made_again(clique: CliqueAsk) -> CliqueAsk:
-    return msgspec.structs.replace(clique, uid=Uid(f"new-{clique.name}"), life="2", placed_count=0)
+def _made_again(clique: CliqueInput) -> CliqueInput:
+    return msgspec.structs.replace(clique, uid=Uid(f"new-{clique.name}"), incarnation="2", placed_count=0)
 
 
 RELAXED_GROUP = patched(answer(VOLCANO, pair(2, 3), stored(body_of(answer(VOLCANO, pair())))))
 
 
-def spec_after(ask: GangAsk, found: SchedulerObject) -> JsonObject:
+def spec_after(ask: GangInput, found: SchedulerObject) -> JsonObject:
     plan = answer(VOLCANO, ask, found)
     return patched(plan).spec if plan.patch else found.spec
 
@@ -254,8 +254,9 @@ def test_the_queue_of_a_set(pcs: PodCliqueSet, queue: str) -> None:
             a_set(annotations={QUEUE: "Not/Good"}),
             [
                 (
-                    f'metadata.annotations[{QUEUE}]: Invalid value: "Not/Good": write up to 253 of a-z, 0-9, - and ., '
-                    "beginning and ending with a letter or digit"
+                    f'metadata.annotations[{QUEUE}]: Invalid value: "Not/Good": '
+                    "must have at most 253 characters a-z, 0-9, - and "
+                    "., and begin and end with a letter or digit"
                 )
             ],
             id="not a name",
@@ -265,7 +266,7 @@ def test_the_queue_of_a_set(pcs: PodCliqueSet, queue: str) -> None:
             [
                 (
                     f'spec.template.cliques[0].annotations[{QUEUE}]: Invalid value: "x": a gang is in one queue, and '
-                    f'metadata.annotations[{QUEUE}] asks for "y": write that here'
+                    f'metadata.annotations[{QUEUE}] requests "y": write that here'
                 )
             ],
             id="a clique against the set",
@@ -274,8 +275,8 @@ def test_the_queue_of_a_set(pcs: PodCliqueSet, queue: str) -> None:
             a_set(role("a"), role("b", annotations={QUEUE: "x"})),
             [
                 (
-                    f'spec.template.cliques[0].annotations[{QUEUE}]: Required value: other cliques ask for queue "x": '
-                    "name it here too, or once on the set"
+                    f'spec.template.cliques[0].annotations[{QUEUE}]: Required value: other cliques request queue "x": '
+                    "write it here too, or once on the set"
                 )
             ],
             id="a clique that would be in the default queue",
@@ -299,7 +300,7 @@ def test_a_queue_that_volcano_gave_to_a_set_without_one_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("surface", "expected"),
+    ("features", "expected"),
     [
         pytest.param(ClusterFeatures(queues=queues(VOLCANO_QUEUES, gold="Open")), "", id="open"),
         pytest.param(
@@ -314,7 +315,7 @@ def test_a_queue_that_volcano_gave_to_a_set_without_one_is_kept() -> None:
         ),
         pytest.param(
             ClusterFeatures(queues=queues(VOLCANO_QUEUES, other="Open")),
-            f'there is no queue "gold": create it, or correct metadata.annotations[{QUEUE}]',
+            f'queue "gold" not found: create it, or correct metadata.annotations[{QUEUE}]',
             id="unknown",
         ),
         pytest.param(
@@ -324,13 +325,13 @@ def test_a_queue_that_volcano_gave_to_a_set_without_one_is_kept() -> None:
         ),
     ],
 )
-def test_no_gang_is_offered_to_a_volcano_that_cannot_place_it(surface: ClusterFeatures, expected: str) -> None:
-    assert VOLCANO.hold(set_ask(a_set(annotations={QUEUE: "gold"})), surface) == expected
+def test_no_gang_is_offered_to_a_volcano_that_cannot_place_it(features: ClusterFeatures, expected: str) -> None:
+    assert VOLCANO.hold(set_ask(a_set(annotations={QUEUE: "gold"})), features) == expected
 
 
 # --- what Volcano says -----------------------------------------------------------------------------------------------
 
-FULL = 'queue "default" does not let it in yet: its minimum is more than the queue, or the cluster, has left'
+FULL = 'queue "default" has not admitted it yet: its minimum needs more than the queue or the cluster has left'
 
 
 @pytest.mark.parametrize(
@@ -380,8 +381,8 @@ def test_what_volcano_says_of_a_gang_it_did_not_place(
 ) -> None:
     ask = gang_ask(pcs=a_set())
     found = stored(body_of(answer(VOLCANO, ask)), status)
-    assert answer(VOLCANO, ask, found).said == expected
-    assert answer(VOLCANO, gang_ask(pcs=a_set(), placed=1), found).said == ()
+    assert answer(VOLCANO, ask, found).messages == expected
+    assert answer(VOLCANO, gang_ask(pcs=a_set(), placed=1), found).messages == ()
 
 
 # --- pods without requests -------------------------------------------------------------------------------------------
@@ -432,8 +433,10 @@ def test_lpx_sees_its_name_on_pods_and_nothing_else() -> None:
     pod: JsonObject = {"metadata": {"name": "x"}, "spec": {"hostname": "x-0", "schedulerName": ""}}
     lpx.prepare_pod(pod, pod_ask())
     assert pod == {"metadata": {"name": "x"}, "spec": {"hostname": "x-0", "schedulerName": "lpx-scheduler"}}
-    assert (lpx.mirrors, lpx.queues) == ((), ())
+    assert (lpx.object_kinds, lpx.queues) == ((), ())
     assert list(lpx.errors(a_set())) == []
-    assert lpx.mirror(gang_ask(pcs=a_set()), ()).create == ()
+    assert lpx.plan_objects(gang_ask(pcs=a_set()), ()).create == ()
     # What it reads is not known, so it is told of all.
-    assert {what for what, can in msgspec.structs.asdict(lpx.can).items() if can} == {"reads_annotations"}
+    assert {what for what, capabilities in msgspec.structs.asdict(lpx.capabilities).items() if capabilities} == {
+        "reads_annotations"
+    }

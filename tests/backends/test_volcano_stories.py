@@ -7,15 +7,15 @@ import pytest
 from grove.api.resources import PODCLIQUESETS, PODGANGS, PODS
 from grove.api.types.meta import find_condition
 from grove.cli.commands.why import why_rows
-from grove.cli.common.options import parse_target
-from grove.cli.common.output import plain
+from grove.cli.common.options import parse_object_ref
+from grove.cli.common.output import plain_lines
 from grove.cli.why.runner import explain
 from grove.sim.virtual_clock import run_virtual
 from tests.backends.scheduler_world import QUEUE, VOLCANO, SchedulerWorld, without_uids
 from tests.backends.volcano_stories import STORIES, VolcanoStory, alive, expect_placed, lose, patient, podgroup
 from tests.simulation.crashes import Crashes, tell_with_some_crashes
 from tests.simulation.endstate import end_state
-from tests.simulation.stories import ONE_POD_NODE
+from tests.simulation.stories import ONE_POD_NODE, REST_SECONDS
 
 stories = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 
@@ -30,7 +30,7 @@ async def tell(story: VolcanoStory, crashes: Crashes | None = None) -> dict[str,
         await world.settle()
         world.check()
         before = world.server.store.revision
-        await world.clock.sleep(3600)
+        await world.clock.sleep(REST_SECONDS)
         assert world.server.store.revision == before, "written at rest"
         podgroups = {one.metadata.name: without_uids(one.spec) for one in world.objects(world.podgroups)}
         return {**end_state(world), "podgroups": podgroups}
@@ -53,8 +53,8 @@ def test_a_crash_at_any_write_ends_like_no_crash(story: VolcanoStory) -> None:
 
 
 async def why(world: SchedulerWorld) -> str:
-    said = await explain(world.client, world.clock.now(), "default", parse_target("podgang/s-0"))
-    return "\n".join(plain(why_rows(said)))
+    said = await explain(world.client, world.clock.now(), "default", parse_object_ref("podgang/s-0"))
+    return "\n".join(plain_lines(why_rows(said)))
 
 
 def scheduled(world: SchedulerWorld) -> str:
@@ -91,12 +91,13 @@ def test_a_full_queue_is_not_read_as_a_full_cluster() -> None:
             await expect_placed(world, 0)
             assert podgroup(world).spec["minResources"] == {"memory": "320Mi"}
             full = (
-                'queue "research" does not let it in yet: its minimum is more than the queue, or the cluster, has left'
+                'queue "research" has not admitted it yet: '
+                "its minimum needs more than the queue or the cluster has left"
             )
             assert full in scheduled(world)
             assert (await why(world)).splitlines() == [
                 f"volcano: {full}.",
-                "Next: it is let in when others of the queue end, or when the queue or the cluster grows.",
+                "Next: the queue admits it when other gangs of the queue end, or when the queue or the cluster grows.",
             ]
             await world.client.patch(world.queues, "", QUEUE, {"spec": {"capability": {"memory": "320Mi"}}})
             await expect_placed(world, 4)
@@ -117,7 +118,7 @@ def test_pods_that_fit_but_for_their_gang_are_one_line() -> None:
                     patch = {"status": {"conditions": [told]}}
                     await world.client.patch(PODS, "default", name, patch, subresource="status")
             said = await why(world)
-            assert said.count("would fit, and wait for the rest of the gang") == 1
+            assert said.count("fit, but wait for the rest of the gang") == 1
             assert "can possibly be assigned" not in said
 
     run_virtual(run())

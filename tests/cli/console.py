@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager
@@ -35,6 +36,8 @@ ROOT = Path(__file__).parent.parent.parent
 # A safety net, far above what anything takes.
 SECONDS = 240
 PAUSE_SECONDS = 0.02
+# Where `grove up` notes that it ended.
+RUNTIME = tempfile.TemporaryDirectory(prefix="grove-tests-")
 # Commands that change the process they run in for good: its signals, its log, its garbage collection.
 CLUSTERS = ("up", "run", "operator")
 
@@ -48,7 +51,7 @@ def attempts() -> Iterator[None]:
         pause.wait(PAUSE_SECONDS)
 
 
-class SchedulerMessage(msgspec.Struct, frozen=True, kw_only=True):
+class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     out: str
     err: str
@@ -65,27 +68,27 @@ def yaml_documents(text: str) -> list[JsonObject]:
 
 def environment(folder: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "GROVE", "_GROVE"))}
-    return {**kept, "HOME": str(folder), "COLUMNS": "200", **(extra or {})}
+    return {**kept, "HOME": str(folder), "COLUMNS": "200", "XDG_RUNTIME_DIR": RUNTIME.name, **(extra or {})}
 
 
-def grove(folder: Path, *arguments: str, given: str = "", env: Mapping[str, str] | None = None) -> SchedulerMessage:
+def grove(folder: Path, *arguments: str, given: str = "", env: Mapping[str, str] | None = None) -> CommandResult:
     """Run a command to its end."""
     if arguments and arguments[0] in CLUSTERS:
         code, out, err = run_to_its_end(folder, arguments, environment(folder, env), given=given, timeout=SECONDS)
-        return SchedulerMessage(code=code, out=out, err=err)
+        return CommandResult(code=code, out=out, err=err)
     return _run_here(folder, arguments, environment(folder, env), given)
 
 
-def run_script(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> SchedulerMessage:
+def run_script(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> CommandResult:
     """Run a command to its end as the installed script, with an interpreter of its own."""
     done = subprocess.run(
         [str(GROVE), *arguments],
         cwd=folder, env=environment(folder, env), capture_output=True, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
-    return SchedulerMessage(code=done.returncode, out=done.stdout, err=done.stderr)
+    return CommandResult(code=done.returncode, out=done.stdout, err=done.stderr)
 
 
-def _run_here(folder: Path, arguments: tuple[str, ...], env: Mapping[str, str], given: str) -> SchedulerMessage:
+def _run_here(folder: Path, arguments: tuple[str, ...], env: Mapping[str, str], given: str) -> CommandResult:
     """Run a command in this process, which is afterwards as it was."""
     read, out, err = (TextIOWrapper(BytesIO(text), encoding="utf-8") for text in (given.encode(), b"", b""))
     streams: dict[str, Any] = {"argv": ["grove", *arguments], "stdin": read, "stdout": out, "stderr": err}
@@ -101,7 +104,7 @@ def _run_here(folder: Path, arguments: tuple[str, ...], env: Mapping[str, str], 
         except SystemExit as end:
             # How the shell completion of a command ends.
             code = int(end.code or 0)
-    return SchedulerMessage(code=code, out=_written(out), err=_written(err))
+    return CommandResult(code=code, out=_written(out), err=_written(err))
 
 
 class _ProcessLoop(asyncio.SelectorEventLoop):
@@ -172,13 +175,13 @@ class Up:
                     return line.rstrip("\n")
         raise AssertionError(f"never said {text!r}: {self.lines} {self.process.communicate(timeout=SECONDS)[1]}")
 
-    def end(self, number: signal.Signals = signal.SIGINT) -> SchedulerMessage:
+    def end(self, number: signal.Signals = signal.SIGINT) -> CommandResult:
         """Interrupt it, as Ctrl-C does; what it said after the lines that were read."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=SECONDS)
-        return SchedulerMessage(code=self.process.wait(SECONDS), out=out, err=err)
+        return CommandResult(code=self.process.wait(SECONDS), out=out, err=err)
 
-    def grove(self, *arguments: str, given: str = "") -> SchedulerMessage:
+    def grove(self, *arguments: str, given: str = "") -> CommandResult:
         return grove(self.folder, *arguments, given=given)
 
     def start(self, *arguments: str) -> Piped:
@@ -196,7 +199,7 @@ class Up:
 
         return asyncio.run(ask())
 
-    def ask_until(self, text: str, *arguments: str) -> SchedulerMessage:
+    def ask_until(self, text: str, *arguments: str) -> CommandResult:
         """Run a command again and again until it says the text."""
         for _ in attempts():
             said = self.grove(*arguments)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from grove.api import labels
-from grove.api.template_revision import Revision, draw_revision, revision_data
+from grove.api.template_revision import Revision, build_revision, revision_data
 from grove.api.types.controllerrevision import ControllerRevision
 from grove.api.types.meta import JsonObject
 from grove.api.types.pod import Pod
@@ -18,7 +18,7 @@ from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import PodGang
 from grove.cli.rollout.progress import Rollout, build_rollout
-from grove.cli.rollout.revisions import asked_template, revisions_of
+from grove.cli.rollout.revisions import revisions_of, template_with_defaults
 from grove.cli.status.tree import SetObjects
 from grove.planner.snapshot import build_context
 
@@ -68,8 +68,8 @@ def revision_body(
     name: str, uid: str, number: int, *, a: str, b: str, a_hash: str, b_hash: str, cause: str = ""
 ) -> JsonObject:
     """A ControllerRevision as the operator stores it, named `h1`, `h2` ..."""
-    asked = asked_template(msgspec.convert(manifest(name, a=a, b=b), PodCliqueSet))
-    template = draw_revision(asked, {"a": a_hash, "b": b_hash}, f"h{number}")
+    asked = template_with_defaults(msgspec.convert(manifest(name, a=a, b=b), PodCliqueSet))
+    template = build_revision(asked, {"a": a_hash, "b": b_hash}, f"h{number}")
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
@@ -121,7 +121,7 @@ def replica(
     a_progress: JsonObject | None = None,
     g_progress: JsonObject | None = None,
 ) -> SetObjects:
-    """One replica: what its gang runs, and its pods in words: `old`, `new`, `leaving`."""
+    """One replica: what its gang runs, and its pods in words: `old`, `new`, `starting`, `leaving`."""
     base = f"p-{index}"
     standalone = _part(
         f"{base}-a", _of_set(), {labels.SET_REPLICA_INDEX: str(index)},
@@ -154,9 +154,11 @@ def replica(
 def _pod(clique: str, role: str, index: int, word: str) -> JsonObject:
     if word == "none":
         return {}
-    number = 2 if word == "new" else 1
+    number = 2 if word in ("new", "starting") else 1
     owner = _owner("PodClique", clique, f"{clique}-uid")
     body = _part(f"{clique}-{index}", owner, {labels.TEMPLATE_HASH: f"{role}{number}"})
+    if word != "starting":
+        body["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
     if word == "leaving":
         body["metadata"]["deletionTimestamp"] = STARTED
     return body

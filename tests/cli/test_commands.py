@@ -1,6 +1,7 @@
 """Commands on a running cluster: apply, status, why, logs, delete."""
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,14 +67,14 @@ def test_status_of_a_set_is_its_tree(up: Up) -> None:
 def test_one_set_is_not_looked_for_everywhere(up: Up) -> None:
     said = up.grove("status", "chat", "-A")
     assert (said.code, said.out, said.err) == (
-        2, "", "grove: --all-namespaces shows all sets; leave out chat, or say with -n where it is\n",
+        2, "", "grove: --all-namespaces shows all sets; omit chat, or give its namespace with -n\n",
     )  # fmt: skip
 
 
 def test_status_for_programs_is_json(up: Up) -> None:
     tree = up.grove("status", "chat", "--output", "json").json()
     assert (tree["name"], tree["phase"], tree["counts"]) == (
-        "chat", "Running", {"wanted": 10, "ready": 10, "scheduled": 10},
+        "chat", "Running", {"wanted": 10, "ready": 10, "scheduled": 10, "succeeded": 0},
     )  # fmt: skip
     assert [tree["name"] for tree in msgspec.json.decode(up.grove("status", "-o", "json").out)][:1] == ["chat"]
 
@@ -82,7 +83,7 @@ def test_status_for_programs_is_json(up: Up) -> None:
 def test_a_set_that_is_not_there_is_a_failure(up: Up, watch: tuple[str, ...]) -> None:
     said = up.grove("status", "nobody", *watch)
     assert (said.code, said.out, said.err) == (
-        1, "", "grove: no PodCliqueSet 'nobody' in namespace 'default'; `grove status -A` lists all\n",
+        1, "", "grove: no PodCliqueSet 'nobody' in namespace 'default'; `grove status -A` lists all sets\n",
     )  # fmt: skip
 
 
@@ -118,11 +119,12 @@ def test_warnings_reach_the_user_and_json_holds_them(up: Up) -> None:
     manifest = small_set("warned", workloadType="Training", updateStrategy={"type": "OnDelete"})
     said = up.grove("apply", "-f", "-", given=manifest)
     assert (said.code, said.out) == (0, "podcliqueset/warned created\n")
-    assert said.err.startswith("Warning: spec.updateStrategy")
+    cluster, warning = said.err.splitlines()
+    assert warning.startswith("Warning: spec.updateStrategy")
     again = small_set("warned-too", workloadType="Training", updateStrategy={"type": "OnDelete"})
     other = up.grove("apply", "-f", "-", "-o", "json", given=again)
-    assert other.json()["warnings"] == [said.err.removeprefix("Warning: ").rstrip("\n")]
-    assert other.err == ""
+    assert other.json()["warnings"] == [warning.removeprefix("Warning: ")]
+    assert other.err.splitlines() == [cluster]
 
 
 def test_a_misspelt_field_is_named(up: Up) -> None:
@@ -135,11 +137,11 @@ def test_delete_waits_until_the_set_is_gone(up: Up) -> None:
     up.grove("apply", "-f", "-", given=small_set("short"))
     assert up.grove("delete", "pcs/short").out == "podcliqueset/short deleted\n"
     assert up.grove("why", "pcs/short").err == (
-        "grove: no podcliqueset/short in namespace 'default'; check the name, and -n\n"
+        "grove: no podcliqueset/short in namespace 'default'; check the name and the namespace (-n)\n"
     )
     again = up.grove("delete", "pcs/short")
     assert (again.code, again.err) == (
-        1, "grove: no podcliqueset/short in namespace 'default'; check the name, and -n\n",
+        1, "grove: no podcliqueset/short in namespace 'default'; check the name and the namespace (-n)\n",
     )  # fmt: skip
 
 
@@ -149,7 +151,7 @@ def test_delete_without_waiting_returns_at_once(up: Up) -> None:
     up.grove("apply", "-f", "-", given=yaml.safe_dump(held))
     said = up.grove("delete", "pcs/held", "--wait=false", "--output", "json")
     assert msgspec.json.decode(said.out) == [{"kind": "podcliqueset", "name": "held", "action": "deleted"}]
-    up.ask_until("Finalizer example.com/backup holds it", "why", "pcs/held")
+    up.ask_until("Finalizer example.com/backup blocks the deletion of podcliqueset/held.", "why", "pcs/held")
 
 
 def test_why_speaks_for_people_and_for_programs(up: Up) -> None:
@@ -168,6 +170,9 @@ def test_why_speaks_for_people_and_for_programs(up: Up) -> None:
     }
 
 
+_CONTAINER = {"name": "main", "image": "none"}
+
+
 def test_logs_are_what_the_kubelet_kept(up: Up) -> None:
     name = pod_name(up)
     assert up.grove("logs", name).out == (
@@ -176,7 +181,7 @@ def test_logs_are_what_the_kubelet_kept(up: Up) -> None:
     assert up.grove("logs", f"pod/{name}", "--tail", "1").out == "container router is ready\n"
     missing = up.grove("logs", "nobody")
     assert (missing.code, missing.err.count("\n")) == (1, 1)
-    assert missing.err == "grove: no pod 'nobody' in namespace 'default'; check the name, and -n\n"
+    assert missing.err == "grove: no pod/nobody in namespace 'default'; check the name and the namespace (-n)\n"
 
 
 def test_programs_read_a_log_line_by_line(up: Up) -> None:
@@ -197,7 +202,7 @@ def test_the_log_of_a_pod_without_a_node_is_a_question_for_why(up: Up, follow: t
     up.grove("apply", "-f", "-", given=yaml.safe_dump(pod))
     said = up.grove("logs", "held", *follow)
     assert (said.code, said.out) == (1, "")
-    assert said.err == "grove: pod 'held' has no node yet; `grove why pod/held` says what it waits for\n"
+    assert said.err == "grove: pod/held has no node yet; `grove why pod/held` explains what it waits for\n"
 
 
 def test_a_followed_log_goes_on_until_it_is_interrupted(up: Up) -> None:
@@ -216,6 +221,72 @@ def test_a_followed_log_ends_with_its_pod(up: Up) -> None:
     assert follower.stdout.readline() == "container main is ready\n"
     up.grove("delete", "pod/brief")
     assert (follower.communicate(timeout=SECONDS)[0], follower.returncode) == ("", 0)
+
+
+def test_the_logs_of_an_object_have_the_names_of_their_pods(up: Up) -> None:
+    pods = re.findall(r"pod/(\S+)", up.grove("status", "chat").out)
+    lines = up.grove("logs", "pcs/chat", "--tail", "1").out.splitlines()
+    assert sorted(line.split(" | ")[0].rstrip() for line in lines) == sorted(pods)
+    assert {line.split(" | ")[1].split()[-1] for line in lines} == {"ready"}
+    assert len({line.index(" | ") for line in lines}) == 1
+    frontend = up.grove("logs", "pclq/chat-0-frontend", "-o", "json").out.splitlines()
+    records = [json.loads(line) for line in frontend]
+    assert {record["container"] for record in records} == {"router"}
+    assert [record["at"] for record in records] == sorted(record["at"] for record in records)
+    assert len(records) == 6
+    group = up.grove("logs", "pcsg/chat-0-decode", "--tail", "-1", "--since", "1h").out.splitlines()
+    assert len(group) == 8
+
+
+def test_the_stable_name_of_a_pod_is_enough_for_its_log(up: Up) -> None:
+    assert up.grove("logs", "chat-0-frontend-0", "--tail", "1").out == "container router is ready\n"
+    missing = up.grove("logs", "chat-0-frontend-99")
+    assert missing.err.startswith("grove: no pod/chat-0-frontend-99 in namespace 'default'; ")
+
+
+def test_logs_that_do_not_exist_say_what_to_do(up: Up) -> None:
+    assert up.grove("logs", "pcs/chat", "--previous").err == (
+        "grove: no container of podcliqueset/chat was restarted; omit --previous to print the current logs\n"
+    )
+    assert up.grove("logs", "pcs/chat", "-c", "nothing").err.startswith(
+        "grove: no container 'nothing' of podcliqueset/chat has started; "
+    )
+    assert up.grove("logs", "pcs/nobody").err.startswith("grove: no podcliqueset/nobody in namespace 'default'; ")
+
+
+def test_followed_logs_of_a_set_take_up_its_new_pods_and_end_with_it(up: Up) -> None:
+    clique = {"name": "w", "spec": {"roleName": "w", "replicas": 1, "podSpec": {"containers": [_CONTAINER]}}}
+    manifest = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": {"name": "followed"},
+        "spec": {"replicas": 1, "template": {"cliques": [clique]}},
+    }
+    assert up.grove("apply", "-f", "-", given=yaml.safe_dump(manifest)).code == 0
+    up.ask_until("is ready", "logs", "followed-0-w-0")
+    follower = up.start("logs", "-f", "pcs/followed", "--tail", "1")
+    first = follower.stdout.readline()
+    name = first.split(" | ")[0]
+    assert first == f"{name} | container main is ready\n"
+    up.grove("delete", f"pod/{name}")
+    after = [follower.stdout.readline() for _ in range(2)]
+    assert [line.split(" | ")[1] for line in after] == [
+        "container main started (simulated: no process runs)\n", "container main is ready\n",
+    ]  # fmt: skip
+    assert after[0].split(" | ")[0] not in (name, "")
+    up.grove("delete", "pcs/followed")
+    assert (follower.communicate(timeout=SECONDS)[0], follower.returncode) == ("", 0)
+
+
+def test_top_shows_who_holds_the_gpus(up: Up) -> None:
+    said = up.grove("top")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines()[0].split("  ")[0] == "NAME"
+    assert "default/chat" in said.out
+    found = up.grove("top", "--output", "json").json()
+    chat = next(one for one in found["sets"] if one["name"] == "default/chat")
+    assert chat["held"] == found["cluster"]["held"]["default/chat"]
+    assert chat["pods"] == 10
 
 
 def test_an_interrupted_watch_says_nothing(up: Up) -> None:
@@ -245,9 +316,7 @@ def test_credentials_that_are_not_accepted_are_named_with_their_source(
     (tmp_path / "config").write_text(yaml.safe_dump(config))
     said = grove(tmp_path, "status", "--kubeconfig", "config", *watch)
     assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
-    assert said.err.endswith(
-        "(from config) does not accept these credentials; renew them (`grove up` writes new ones)\n"
-    )
+    assert said.err.endswith("(from config) rejected the credentials; renew them (`grove up` writes new ones)\n")
 
 
 def test_a_server_that_nobody_vouches_for_is_not_called_stopped(up: Up, tmp_path: Path) -> None:
@@ -258,7 +327,9 @@ def test_a_server_that_nobody_vouches_for_is_not_called_stopped(up: Up, tmp_path
     assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
     assert said.err.startswith("grove: cannot trust the certificate of https://127.0.0.1:")
     reason = "unable to get local issuer certificate"
-    assert said.err.endswith(f" (from config): {reason}; take the certificate-authority of this very cluster\n")
+    assert said.err.endswith(
+        f" (from config): {reason}; set certificate-authority in the kubeconfig to the CA of this cluster\n"
+    )
 
 
 def test_a_credential_plugin_is_asked_who_we_are_and_heard_when_it_fails(up: Up, tmp_path: Path) -> None:

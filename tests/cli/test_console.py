@@ -9,6 +9,7 @@ import pytest
 
 from grove.api.schema.crd_generator import custom_resource_definitions
 from grove.cli import main as command_line
+from grove.cli.command_registry import COMMANDS
 from tests.cli.console import GROVE, ROOT, environment, grove, run_script, yaml_documents
 
 # A kubeconfig: no server has this port.
@@ -25,6 +26,7 @@ def test_the_version_is_printed_for_people_and_for_programs(tmp_path: Path) -> N
     assert said.out.startswith("grove ")
     as_json = grove(tmp_path, "version", "--output", "json")
     assert f"grove {as_json.json()['version']}\n" == said.out
+    assert grove(tmp_path, "--version") == said
 
 
 def test_help_lists_every_command(tmp_path: Path) -> None:
@@ -32,9 +34,19 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
     assert said.code == 0
     listed = said.out.partition("Commands:")[2].split("\n")
     assert [line.split()[0] for line in listed if line.strip()] == [
-        "up", "run", "operator", "apply", "plan", "delete", "status", "why", "rollout", "logs", "sim", "crds",
-        "manifests", "webhook-certs", "completion", "version",
+        "init", "up", "run", "operator", "apply", "plan", "delete", "status", "why", "describe", "events", "scale",
+        "rollout", "logs", "top", "wait", "sim", "crds", "manifests", "webhook-certs", "completion", "version",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+@pytest.mark.parametrize("command", [[], ["rollout"]])
+def test_no_line_of_the_help_is_cut(tmp_path: Path, columns: str, command: list[str]) -> None:
+    said = grove(tmp_path, *command, "--help", env={"COLUMNS": columns})
+    words = " ".join(said.out.split())
+    assert "..." not in words.replace("[ARGS]...", "")
+    lines = COMMANDS.values() if not command else ["Roll a set back to an earlier revision."]
+    assert [line for line in lines if line not in words] == []
 
 
 @pytest.mark.parametrize(
@@ -47,21 +59,36 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
         (["up", "--nodes", "-1"], "grove: Invalid value for '--nodes'"),
         (["up", "--port", "65536"], "grove: Invalid value for '--port'"),
         (["up", "--kubelet", "real"], "grove: Invalid value for '--kubelet'"),
+        (["up", "--ready-after", "soon"], 'grove: --ready-after: "soon" is not a duration'),
+        (["up", "--ready-after", "5s", "--kubelet", "none"], "grove: --ready-after: only simulated pods become ready "),
         (["up", "--node-resources", "cpu"], "grove: --node-resources: 'cpu' is not K=V; "),
         (["up", "--node-resources", "cpu=lots"], 'grove: --node-resources: cpu: "lots" is not a quantity: '),
         (["run"], "grove: Missing argument 'FILE'"),
         (["run", "x", "--kubelet", "none"], "grove: Invalid value for '--kubelet'"),
         (["run", "x", "--until", "later"], "grove: Invalid value for '--until'"),
         (["run", "x", "--timeout", "soon"], 'grove: --timeout: "soon" is not a duration: '),
-        (["run", "x", "--timeout", "0s"], "grove: --timeout: 0s is no time at all; "),
+        (["run", "x", "--timeout", "0s"], "grove: --timeout: 0s is not greater than zero; "),
         (["run", "x", "--node-resources", "cpu"], "grove: --node-resources: 'cpu' is not K=V; "),
-        (["why", "chat"], "grove: 'chat': expected KIND/NAME, such as pcs/chat; "),
+        (["why", "pcs"], "grove: 'pcs': expected KIND/NAME, such as pcs/chat; "),
+        (["why", "pcs", "a", "b"], "grove: 'pcs a b': expected one object, such as pcs/chat"),
+        (["delete", "chat"], "grove: 'chat': expected KIND/NAME, such as pcs/chat; "),
+        (["delete"], "grove: name the objects to delete, such as pcs/chat, or their manifests with -f FILE"),
+        (["delete", "pcs/x", "-f", "x"], "grove: name the objects to delete, such as pcs/chat, or their manifests "),
+        (["scale", "pod/x", "--replicas", "1"], "grove: pod/x: only sets, groups and cliques have replicas; "),
+        (["scale", "pcs/x"], "grove: Missing option '--replicas'"),
+        (["scale", "pcs/x", "--replicas", "-1"], "grove: Invalid value for '--replicas'"),
+        (["events", "pcs/x", "-A"], "grove: --all-namespaces lists the events of all sets; "),
+        (["events", "--types", "Bad"], "grove: --types: 'Bad' is not a type of events; use Normal or Warning"),
+        (["init", "chess"], "grove: Invalid value for"),
+        (["init", "--name", "a.b"], "grove: --name: 'a.b' is not a DNS label; "),
+        (["status", "x", "-l", "a=b"], "grove: --selector chooses among all sets; omit x, or omit --selector"),
+        (["status", "-w", "-o", "yaml"], "grove: --watch prints text or json, not yaml; "),
         (["why", "node/node-0"], "grove: 'node/node-0': expected KIND/NAME, such as pcs/chat; "),
         (["why"], "grove: Missing argument 'KIND/NAME'"),
         (["status", "pod/x"], "grove: 'pod/x': status shows sets; "),
         (["apply"], "grove: Missing option '--filename'"),
         (["delete", "pcs/x", "--wait=maybe"], "grove: Invalid value for '--wait'"),
-        (["status", "--output", "yaml"], "grove: Invalid value for '--output' / '-o': 'yaml' is not one of 'text', "),
+        (["status", "--output", "xml"], "grove: Invalid value for '--output' / '-o': 'xml' is not one of 'text', "),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], line: str) -> None:
@@ -73,9 +100,9 @@ def test_wrong_usage_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["status"], "grove: no cluster to talk to; start one with `grove up`, or name one with --kubeconfig or "),
+        (["status"], "grove: no cluster found; start one with `grove up`, or name one with --kubeconfig or "),
         (["status", "--kubeconfig", "none"], "grove: none: no such file; check --kubeconfig\n"),
-        (["status", "--kubeconfig", "."], "grove: .: is a folder, not a file; check --kubeconfig\n"),
+        (["status", "--kubeconfig", "."], "grove: .: is a directory, not a file; check --kubeconfig\n"),
         (
             ["apply", "-f", "none.yaml"],
             "grove: none.yaml: cannot be read (No such file or directory); check the path\n",
@@ -95,7 +122,7 @@ def test_a_failure_is_one_line_and_exit_code_1(tmp_path: Path, arguments: list[s
     [
         pytest.param(
             ">/dev/full", 1,
-            "grove: what this says cannot be written (No space left on device); make room, and try again\n",
+            "grove: the output cannot be written (No space left on device); free some disk space and try again\n",
             id="full",
         ),
         pytest.param(">&-", 0, "", id="closed"),
@@ -134,9 +161,19 @@ def test_what_can_be_no_name_is_not_sent_to_any_server(tmp_path: Path, arguments
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
 
 
-def test_logs_are_asked_of_pods_only(tmp_path: Path) -> None:
-    said = grove(tmp_path, "logs", "pcs/chat")
-    assert (said.code, said.err) == (2, "grove: 'pcs/chat': logs are those of pods; `grove status` lists them\n")
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["node/a"], "grove: 'node/a': expected KIND/NAME, such as pcs/chat; kinds: pcs, pclq, pcsg, pg, po, "),
+        (["pcs/chat", "-f", "--previous"], "grove: --previous: that run has ended, so there is nothing to follow; "),
+        (["pcs/chat", "--since", "0s"], "grove: --since: 0s is not greater than zero; write for example 5m\n"),
+        (["pcs/chat", "--since", "soon"], "grove: --since: "),
+    ],
+)
+def test_logs_say_what_is_wrong_before_they_ask_a_cluster(tmp_path: Path, arguments: list[str], error: str) -> None:
+    said = grove(tmp_path, "logs", *arguments)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith(error)
 
 
 def test_a_cluster_that_does_not_answer_is_named_with_its_source(tmp_path: Path) -> None:
@@ -144,8 +181,15 @@ def test_a_cluster_that_does_not_answer_is_named_with_its_source(tmp_path: Path)
     said = grove(tmp_path, "status", "--kubeconfig", "config")
     assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
     assert said.err.startswith("grove: cannot reach https://127.0.0.1:1 (from config): ")
-    assert said.err.endswith("is the cluster running? `grove up` starts one\n")
+    assert said.err.endswith("; check that it runs and that this machine can reach it\n")
     assert "ssl:" not in said.err
+
+
+def test_only_a_cluster_of_grove_up_can_be_started_with_it(tmp_path: Path) -> None:
+    ours = UNREACHABLE.replace("name: c,", "name: grove,").replace("current-context: c", "current-context: grove")
+    (tmp_path / "config").write_text(ours.replace("clusters: [{name: grove,", "clusters: [{name: c,"))
+    said = grove(tmp_path, "status", "--kubeconfig", "config")
+    assert said.err.endswith("is the cluster running? `grove up` starts one\n")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +201,13 @@ def test_a_cluster_that_does_not_answer_is_named_with_its_source(tmp_path: Path)
         ["status", "--watch"],
         ["why", "pcs/x"],
         ["logs", "--follow", "x"],
+        ["logs", "pcs/x"],
+        ["top"],
         ["rollout", "undo", "x"],
+        ["rollout", "restart", "x"],
+        ["scale", "pcs/x", "--replicas", "2"],
+        ["describe", "x"],
+        ["events", "--watch"],
     ],
 )
 def test_a_command_loads_all_that_it_needs_in_a_new_interpreter(tmp_path: Path, arguments: list[str]) -> None:
@@ -205,7 +255,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "completed"), [("grove st", ["status"]), ("grove rollout ", ["status", "history", "undo"])]
+    ("typed", "completed"), [("grove st", ["status"]), ("grove rollout ", ["status", "history", "undo", "restart"])]
 )
 def test_a_shell_is_told_how_to_complete_commands(tmp_path: Path, typed: str, completed: list[str]) -> None:
     place = str(len(typed.split(" ")) - 1)

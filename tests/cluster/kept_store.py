@@ -161,7 +161,7 @@ def state(store: Storage) -> State:
     """All that can be seen of a store: its objects, what watches may see, and its revision."""
     return {
         "revision": store.revision,
-        "shown": store.shown,
+        "shown": store.visible_revision,
         "objects": {
             resource_info.qualified: [_seen(entry) for entry in store.table(resource_info).entries(None)]
             for resource_info in SERVED

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from grove.api.schema.kubernetes_schemas import SPECIAL
 from grove.api.types.meta import JsonObject
-from grove.cluster.custom_resource import custom_kinds
+from grove.cluster.custom_resource import grove_storage_versions
 from tests.cluster.apidsl import CLIQUE_SPEC, CLIQUES, CONFIGS, SETS, Api, clique, config, on_cluster
 
 BINDINGS = "/apis/grove.io/v1alpha1/clustertopologybindings"
@@ -307,15 +307,15 @@ async def test_a_status_is_held_to_the_schema_too(api: Api) -> None:
 
 
 def test_what_was_wrong_before_may_stay() -> None:
-    kind = custom_kinds()["podcliques.grove.io"]
+    kind = grove_storage_versions()["podcliques.grove.io"]
     old = clique("a", spec={"startsAfter": [1]})
     new = clique("a", spec={"startsAfter": [1], "replicas": 2})
-    assert [error.path for error in kind.judged(new).errors] == ["spec.startsAfter[0]"]
-    assert kind.judged(new, old).errors == ()
+    assert [error.path for error in kind.validate(new).errors] == ["spec.startsAfter[0]"]
+    assert kind.validate(new, old).errors == ()
     # Items of a list without keys have no past of their own.
     worse = clique("a", spec={"startsAfter": [1, 2]})
     paths = ["spec.startsAfter[0]", "spec.startsAfter[1]"]
-    assert [error.path for error in kind.judged(worse, old).errors] == paths
+    assert [error.path for error in kind.validate(worse, old).errors] == paths
 
 
 _OLD = {"topologyName": "dc", "packDomain": "rack"}
@@ -332,25 +332,25 @@ def _packed_set(constraint: JsonObject) -> JsonObject:
 
 
 def test_a_rejected_pack_domain_is_pointed_at() -> None:
-    kind = custom_kinds()["podcliquesets.grove.io"]
-    assert sorted(str(error.path) for error in kind.judged(_packed_set(_OLD)).errors) == [
+    kind = grove_storage_versions()["podcliquesets.grove.io"]
+    assert sorted(str(error.path) for error in kind.validate(_packed_set(_OLD)).errors) == [
         "spec.template.cliques[0].topologyConstraint.packDomain",
         # The items of this list have no key, and no rule can point at one.
         "spec.template.podCliqueScalingGroups",
         "spec.template.topologyConstraint.packDomain",
     ]
     twice = {**_OLD, "pack": {"required": "rack"}}
-    paths = {error.path for error in kind.judged(_packed_set(twice), _packed_set(_OLD)).errors}
+    paths = {error.path for error in kind.validate(_packed_set(twice), _packed_set(_OLD)).errors}
     assert paths == {
         f"spec.template.{at}topologyConstraint.packDomain" for at in ("", "cliques[0].", "podCliqueScalingGroups[0].")
     }
 
 
 def test_a_stored_pack_domain_may_stay() -> None:
-    kind = custom_kinds()["podcliquesets.grove.io"]
+    kind = grove_storage_versions()["podcliquesets.grove.io"]
     old, new = _packed_set(_OLD), _packed_set(_OLD)
     new["spec"]["replicas"] = 2
-    assert kind.judged(new, old).errors == ()
+    assert kind.validate(new, old).errors == ()
 
 
 _FIELDS = st.sampled_from(
@@ -366,14 +366,14 @@ _VALUES = st.recursive(
 @given(spec=st.dictionaries(_FIELDS, _VALUES, max_size=5) | st.just({}), is_good=st.booleans())
 def test_the_quick_pass_agrees_with_the_slow_one(spec: JsonObject, is_good: bool) -> None:
     """An object is stored as it is exactly if the slow pass would change nothing and blame nothing."""
-    kind = custom_kinds()["podcliques.grove.io"]
+    kind = grove_storage_versions()["podcliques.grove.io"]
     obj = clique("a", spec=spec) if is_good else {**clique("a"), "spec": spec}
-    found = kind.shaped(obj)
-    errors = kind.judged(found.obj).errors
-    again = kind.shaped(found.obj)
+    found = kind.prune_and_default(obj)
+    errors = kind.validate(found.obj).errors
+    again = kind.prune_and_default(found.obj)
     if found.obj is obj:
         assert found.unknown == ()
         assert errors == ()
     else:
         assert found.unknown or errors or found.obj != obj
-    assert (again.obj, again.unknown, kind.judged(again.obj).errors) == (found.obj, (), errors)
+    assert (again.obj, again.unknown, kind.validate(again.obj).errors) == (found.obj, (), errors)

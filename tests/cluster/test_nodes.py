@@ -30,7 +30,7 @@ def test_the_lowest_free_names_are_taken_first() -> None:
 def test_nodes_are_brought_to_another_number_and_size_and_strangers_stay() -> None:
     async def story(cluster: SmallCluster) -> None:
         async def reconcile(number: int | None, resources: dict[str, str] | None) -> NodeChanges:
-            return await cluster.nodes.reconcile(number, resources, usual={"cpu": "7"})
+            return await cluster.nodes.reconcile(number, resources, default_resources={"cpu": "7"})
 
         await cluster.nodes.cordon("node-1")
         stranger = {"metadata": {"name": "mine"}, "status": {"allocatable": {"cpu": "1"}}}

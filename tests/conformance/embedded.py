@@ -5,9 +5,9 @@ from random import Random
 
 from grove.clock import LoopClock
 from grove.cluster.apiserver.api_server import ApiServer
-from grove.cluster.controllers.disruption_controller import DisruptionBudgets
+from grove.cluster.controllers.disruption_controller import DisruptionController
 from grove.cluster.controllers.garbage_collector import GarbageCollector
-from grove.cluster.controllers.namespace_defaults import FurnishedNamespaces
+from grove.cluster.controllers.namespace_defaults import NamespaceDefaults
 from grove.cluster.http.https_server import HttpApi
 from grove.kube.kubeconfig import Access
 
@@ -24,8 +24,8 @@ class Embedded:
 
     async def start(self) -> Access:
         await self._http.start()
-        furnished = FurnishedNamespaces(self._server, root_ca=self._http.ca)
-        controllers = (GarbageCollector(self._server), furnished, DisruptionBudgets(self._server))
+        furnished = NamespaceDefaults(self._server, root_ca=self._http.ca)
+        controllers = (GarbageCollector(self._server), furnished, DisruptionController(self._server))
         self._parts = [asyncio.create_task(part.run()) for part in controllers]
         return Access(
             server=self._http.url, source="tests", certificate_authority=self._http.ca, token=self._http.token

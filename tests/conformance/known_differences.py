@@ -15,7 +15,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "test_conform_updates::test_of_a_strategic_patch_an_item_without_its_key_is_refused",
         "test_conform_watches::test_a_watch_from_what_is_no_version_is_refused",
     ),
-    "A part of a custom object that is applied empty after it had fields is removed, not rejected as null": (
+    "If a part of a custom object had fields and is then applied empty, it is removed, not rejected as null": (
         "test_conform_apply_custom::test_what_is_applied_empty_after_it_was_full_is_refused_as_null",
     ),
     "Values of more than 100 characters are shortened in messages": (
@@ -50,7 +50,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "CEL rules compare sets in order": ("test_conform_cel::test_sets_are_equal_in_any_order",),
     "OpenAPI v2 is not served; v3 is": ("test_conform_forms::test_schemas_are_told_in_the_older_way",),
-    "Pods have only the subresources status, log, binding and eviction, and only that way to create bindings": (
+    "Pods have only the subresources status, log, binding and eviction; a binding can be created only there": (
         "test_conform_pods::test_a_pod_has_more_doors",
         "test_conform_pods::test_bindings_can_be_made_by_themselves",
     ),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.built_in_schemas import definition_name, needed_definitions
+from grove.cluster.apiserver.built_in_schemas import collect_definitions, definition_name
 from grove.cluster.built_in_resources import SERVED, ResourceInfo
 from tests.conformance.definitions import DEFINITIONS, GROUP, Kind, defined, definition, obj, version
 from tests.conformance.kinds import NUMBER, TEXT, VALUES
@@ -551,7 +551,9 @@ async def test_built_in_kinds_are_described_in_full(api: Talk) -> None:
             name = definition_name(resource_info)
             assert name is not None
             told = await definitions(resource_info)
-            assert {each: reduced(told.get(each, {})) for each in needed_definitions(name)} == needed_definitions(name)
+            assert {each: reduced(told.get(each, {})) for each in collect_definitions(name)} == collect_definitions(
+                name
+            )
 
 
 async def test_a_kind_is_described_in_openapi(api: Talk) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grove.api.resources import CONTROLLER_REVISIONS
-from grove.api.template_revision import draw_revision, read_revision, revision_data
+from grove.api.template_revision import build_revision, read_revision, revision_data
 from grove.api.types.meta import JsonObject
 from grove.api.types.podclique import PodCliqueSpec
 from grove.api.types.podcliqueset import CliqueTemplate, SetTemplate
@@ -122,7 +122,7 @@ def our_data() -> JsonObject:
     template = SetTemplate(
         cliques=(CliqueTemplate(name="z", labels={"z": "1", "a": "2"}, annotations={"k&": "<"}, spec=spec),)
     )
-    return revision_data(draw_revision(template, {"z": "h"}, "g"))
+    return revision_data(build_revision(template, {"z": "h"}, "g"))
 
 
 async def test_our_revisions_can_be_renumbered_whatever_is_in_the_template(api: Talk) -> None:

@@ -56,8 +56,8 @@ class SmallOperator:
         self.pcs = await self.user.create(PODCLIQUESETS, "default", body)
         self.owner = subject_of(PODCLIQUESETS, self.pcs.metadata)
 
-    async def carry_out(self, *stages: Stage, key: str = "p-0") -> ExecutionResult:
-        return await self.executor.carry_out([Chain(key=key, part=0, stages=stages)], LANE)
+    async def execute(self, *stages: Stage, key: str = "p-0") -> ExecutionResult:
+        return await self.executor.execute([Chain(key=key, replica_index=0, stages=stages)], LANE)
 
     def pod(self, name: str, *, owner: Uid | None = None) -> Create:
         """Create a pod that belongs to us, or to somebody else."""

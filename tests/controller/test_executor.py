@@ -22,12 +22,12 @@ FORBIDDEN = ApiError(403, "Forbidden", "exceeded quota")
 class TestCreate:
     def test_what_was_created_is_in_the_cache_at_once(self) -> None:
         async def story(operator: SmallOperator) -> None:
-            outcome = await operator.carry_out((operator.clique("p-0-a"),))
+            outcome = await operator.execute((operator.clique("p-0-a"),))
             cached = operator.caches.cliques.by_name("default", "p-0-a")
             assert cached == await operator.user.get(PODCLIQUES, "default", "p-0-a")
             assert outcome.created == [(0, "podcliques/p-0-a")]
             assert outcome.emits == [operator.emit("p-0-a")]
-            assert (outcome.refused, outcome.errors, outcome.finished) == ([], [], ["p-0"])
+            assert (outcome.rejected, outcome.errors, outcome.finished) == ([], [], ["p-0"])
 
         run(story)
 
@@ -35,8 +35,8 @@ class TestCreate:
         async def story(operator: SmallOperator) -> None:
             action = operator.clique("p-0-a")
             await operator.user.create(PODCLIQUES, "default", action.body)
-            outcome = await operator.carry_out((action,), (operator.clique("p-0-b"),))
-            assert (outcome.created, outcome.refused, outcome.errors) == ([(0, "podcliques/p-0-a")], [], [])
+            outcome = await operator.execute((action,), (operator.clique("p-0-b"),))
+            assert (outcome.created, outcome.rejected, outcome.errors) == ([(0, "podcliques/p-0-a")], [], [])
             assert operator.caches.cliques.by_name("default", "p-0-a") is not None
             # It may differ from what was planned: the rest waits for a plan that has seen it.
             assert (outcome.finished, outcome.is_cut_short) == ([], True)
@@ -47,16 +47,16 @@ class TestCreate:
     def test_what_was_not_answered_is_read_before_anything_else_is_done(self) -> None:
         async def story(operator: SmallOperator) -> None:
             operator.transport.plan = FaultPlan(lost_answer=1.0)
-            first = await operator.carry_out((operator.clique("p-0-a"),))
+            first = await operator.execute((operator.clique("p-0-a"),))
             assert [error.reason for error in first.errors] == ["ConnectionLost"]
             await operator.executor.resolve_uncertain_writes(LANE)
-            second = await operator.carry_out((operator.clique("p-0-b"),))
+            second = await operator.execute((operator.clique("p-0-b"),))
             assert [error.reason for error in second.errors] == ["ConnectionLost"]
             assert not await operator.exists(PODCLIQUES, "p-0-b")
             operator.transport.plan = FaultPlan()
             await operator.executor.resolve_uncertain_writes(LANE)
             assert operator.caches.cliques.by_name("default", "p-0-a") is not None
-            third = await operator.carry_out((operator.clique("p-0-b"),))
+            third = await operator.execute((operator.clique("p-0-b"),))
             assert (third.created, third.errors) == ([(0, "podcliques/p-0-b")], [])
 
         run(story)
@@ -64,17 +64,17 @@ class TestCreate:
     def test_what_was_not_answered_holds_up_only_its_own_replica(self) -> None:
         async def story(operator: SmallOperator) -> None:
             operator.transport.plan = FaultPlan(lost_answer=1.0)
-            await operator.carry_out((operator.clique("p-0-a"),))
+            await operator.execute((operator.clique("p-0-a"),))
             operator.transport.plan = FaultPlan()
-            other = Chain(key="p-1", part=1, stages=((operator.clique("p-1-a"),),))
-            outcome = await operator.executor.carry_out([other], LANE)
+            other = Chain(key="p-1", replica_index=1, stages=((operator.clique("p-1-a"),),))
+            outcome = await operator.executor.execute([other], LANE)
             assert outcome.created == [(1, "podcliques/p-1-a")]
 
         run(story)
 
     def test_a_status_that_was_not_answered_is_read_before_the_next_plan(self) -> None:
         async def story(operator: SmallOperator) -> None:
-            await operator.carry_out((operator.clique("p-0-a"),))
+            await operator.execute((operator.clique("p-0-a"),))
             (clique,) = operator.caches.cliques.values()
             status = StatusWrite(
                 resource=PODCLIQUES,
@@ -83,7 +83,7 @@ class TestCreate:
                 uid=clique.metadata.uid,
                 resource_version=clique.metadata.resource_version,
                 patch={"updatedReplicas": 1},
-                urgency=StatusPriority.COUNT,
+                priority=StatusPriority.COUNTS,
             )
             operator.transport.plan = FaultPlan(lost_answer=1.0)
             await operator.executor.write_statuses((status,), LANE)
@@ -97,7 +97,7 @@ class TestCreate:
     def test_a_strangers_object_is_not_taken_for_what_was_not_answered(self) -> None:
         async def story(operator: SmallOperator) -> None:
             operator.transport.plan = FaultPlan(lost_request=1.0)
-            await operator.carry_out((operator.clique("p-0-a"),))
+            await operator.execute((operator.clique("p-0-a"),))
             operator.transport.plan = FaultPlan()
             stranger = operator.clique("p-0-a", owner=Uid("somebody-else"))
             await operator.user.create(PODCLIQUES, "default", stranger.body)
@@ -110,14 +110,14 @@ class TestCreate:
         async def story(operator: SmallOperator) -> None:
             stranger = operator.clique("p-0-a", owner=Uid("somebody-else"))
             await operator.user.create(PODCLIQUES, "default", stranger.body)
-            outcome = await operator.carry_out((operator.clique("p-0-a"),), (operator.clique("p-0-b"),))
-            assert outcome.refused == [
+            outcome = await operator.execute((operator.clique("p-0-a"),), (operator.clique("p-0-b"),))
+            assert outcome.rejected == [
                 Rejected(
-                    part=0,
+                    replica_index=0,
                     key="podcliques/p-0-a",
                     code=Reason.NAME_TAKEN,
-                    message="PodClique p-0-a exists already and is not this set's; rename the set, "
-                    "or remove that PodClique",
+                    message="PodClique p-0-a exists already and belongs to another owner; rename the set, "
+                    "or delete that PodClique",
                     target="PodClique default/p-0-a",
                     status_code=409,
                 )
@@ -132,10 +132,10 @@ class TestCreate:
     def test_a_refusal_carries_the_servers_words(self) -> None:
         async def story(operator: SmallOperator) -> None:
             operator.transport.refuse(creates_of("pods"), FORBIDDEN)
-            outcome = await operator.carry_out((operator.pod("x"),))
-            assert outcome.refused == [
+            outcome = await operator.execute((operator.pod("x"),))
+            assert outcome.rejected == [
                 Rejected(
-                    part=0,
+                    replica_index=0,
                     key="pods/x",
                     code=Reason.CREATE_REJECTED,
                     message="exceeded quota",
@@ -151,8 +151,8 @@ class TestCreate:
     def test_trouble_of_the_server_is_no_refusal(self, error: ApiError) -> None:
         async def story(operator: SmallOperator) -> None:
             operator.transport.refuse(creates_of("pods"), error)
-            outcome = await operator.carry_out((operator.pod("x"),))
-            assert (outcome.refused, [one.code for one in outcome.errors]) == ([], [error.code])
+            outcome = await operator.execute((operator.pod("x"),))
+            assert (outcome.rejected, [one.code for one in outcome.errors]) == ([], [error.code])
             assert outcome.retry_after == error.retry_after
 
         run(story)
@@ -173,7 +173,7 @@ class TestPatch:
 
     def test_the_answer_is_in_the_cache_at_once(self) -> None:
         async def story(operator: SmallOperator) -> None:
-            outcome = await operator.carry_out((self.patch(operator),))
+            outcome = await operator.execute((self.patch(operator),))
             cached = operator.caches.sets.get(operator.pcs.metadata.uid)
             assert cached is not None
             assert cached.metadata.annotations == {"note": "x"}
@@ -184,7 +184,7 @@ class TestPatch:
     def test_a_conflict_ends_the_chain_and_what_is_there_is_read(self) -> None:
         async def story(operator: SmallOperator) -> None:
             changed = await operator.user.patch(PODCLIQUESETS, "default", "p", {"spec": {"replicas": 5}})
-            outcome = await operator.carry_out((self.patch(operator),), (operator.clique("p-0-a"),))
+            outcome = await operator.execute((self.patch(operator),), (operator.clique("p-0-a"),))
             assert operator.caches.sets.get(operator.pcs.metadata.uid) == changed
             assert [error.reason for error in outcome.errors] == ["Conflict"]
             assert outcome.finished == []
@@ -196,7 +196,7 @@ class TestPatch:
         async def story(operator: SmallOperator) -> None:
             operator.caches.sets.observe(operator.pcs)
             operator.transport.plan = FaultPlan(conflict=1.0)
-            outcome = await operator.carry_out((self.patch(operator),))
+            outcome = await operator.execute((self.patch(operator),))
             assert [error.reason for error in outcome.errors] == ["Conflict"]
 
         run(story)
@@ -205,7 +205,7 @@ class TestPatch:
         async def story(operator: SmallOperator) -> None:
             operator.caches.sets.observe(operator.pcs)
             await operator.user.delete(PODCLIQUESETS, "default", "p")
-            outcome = await operator.carry_out((self.patch(operator),))
+            outcome = await operator.execute((self.patch(operator),))
             assert operator.caches.sets.get(operator.pcs.metadata.uid) is None
             assert [error.code for error in outcome.errors] == [404]
 
@@ -217,7 +217,7 @@ class TestPatch:
             await operator.user.delete(PODCLIQUESETS, "default", "p")
             old = operator.pcs
             await operator.start()
-            outcome = await operator.carry_out((self.patch(operator, uid=old.metadata.uid, resource_version=""),))
+            outcome = await operator.execute((self.patch(operator, uid=old.metadata.uid, resource_version=""),))
             assert [error.is_conflict for error in outcome.errors] == [True]
             assert operator.caches.sets.get(old.metadata.uid) is None
             assert operator.caches.sets.get(operator.pcs.metadata.uid) == operator.pcs
@@ -230,7 +230,7 @@ class TestDelete:
         return Delete(resource=PODCLIQUES, namespace="default", name=name, uid=uid, reason="a test wants it")
 
     async def made(self, operator: SmallOperator, name: str) -> Uid:
-        await operator.carry_out((operator.clique(name),))
+        await operator.execute((operator.clique(name),))
         found = operator.caches.cliques.by_name("default", name)
         assert found is not None
         return found.metadata.uid
@@ -238,7 +238,7 @@ class TestDelete:
     def test_what_is_gone_leaves_the_cache_at_once(self) -> None:
         async def story(operator: SmallOperator) -> None:
             uid = await self.made(operator, "p-0-a")
-            outcome = await operator.carry_out((self.delete("p-0-a", uid),))
+            outcome = await operator.execute((self.delete("p-0-a", uid),))
             assert operator.caches.cliques.get(uid) is None
             assert outcome.finished == ["p-0"]
 
@@ -249,7 +249,7 @@ class TestDelete:
             uid = await self.made(operator, "p-0-a")
             held = {"metadata": {"finalizers": ["example.com/hold"]}}
             await operator.user.patch(PODCLIQUES, "default", "p-0-a", held)
-            await operator.carry_out((self.delete("p-0-a", uid),))
+            await operator.execute((self.delete("p-0-a", uid),))
             cached = operator.caches.cliques.get(uid)
             assert cached is not None
             assert cached.metadata.is_terminating
@@ -260,7 +260,7 @@ class TestDelete:
         async def story(operator: SmallOperator) -> None:
             uid = await self.made(operator, "p-0-a")
             await operator.user.delete(PODCLIQUES, "default", "p-0-a")
-            outcome = await operator.carry_out((self.delete("p-0-a", uid),))
+            outcome = await operator.execute((self.delete("p-0-a", uid),))
             assert (outcome.errors, operator.caches.cliques.get(uid)) == ([], None)
 
         run(story)
@@ -270,7 +270,7 @@ class TestDelete:
             uid = await self.made(operator, "p-0-a")
             await operator.user.delete(PODCLIQUES, "default", "p-0-a")
             successor = await operator.user.create(PODCLIQUES, "default", operator.clique("p-0-a").body)
-            outcome = await operator.carry_out((self.delete("p-0-a", uid),))
+            outcome = await operator.execute((self.delete("p-0-a", uid),))
             assert await operator.exists(PODCLIQUES, "p-0-a")
             assert operator.caches.cliques.get(uid) is None
             assert operator.caches.cliques.by_name("default", "p-0-a") == successor
@@ -280,13 +280,13 @@ class TestDelete:
 
     def test_a_bulk_delete_marks_what_was_seen_as_leaving_until_the_watch_tells(self) -> None:
         async def story(operator: SmallOperator) -> None:
-            await operator.carry_out((operator.pod("x"), operator.pod("y")))
+            await operator.execute((operator.pod("x"), operator.pod("y")))
             x, y = (operator.caches.pods.by_name("default", name) for name in ("x", "y"))
             assert x is not None
             assert y is not None
             action = self.delete_all_pods(operator, x.metadata.uid, y.metadata.uid)
             before = len(operator.writes())
-            await operator.carry_out((action,))
+            await operator.execute((action,))
             assert operator.writes()[before:] == ["DELETE pods"]
             assert (await operator.user.list(PODS, namespace="default")).items == ()
             assert [pod.metadata.is_terminating for pod in operator.caches.pods.values()] == [True, True]
@@ -295,11 +295,11 @@ class TestDelete:
 
     def test_what_ended_before_a_bulk_delete_of_running_pods_arrives_is_not_marked_as_leaving(self) -> None:
         async def story(operator: SmallOperator) -> None:
-            await operator.carry_out((operator.pod("x"), operator.pod("y")))
+            await operator.execute((operator.pod("x"), operator.pod("y")))
             uids = [pod.metadata.uid for pod in operator.caches.pods.values()]
             await operator.user.patch(PODS, "default", "x", {"status": {"phase": "Succeeded"}}, subresource="status")
             action = self.delete_all_pods(operator, *uids)
-            await operator.carry_out((msgspec.structs.replace(action, field_selector="status.phase!=Succeeded"),))
+            await operator.execute((msgspec.structs.replace(action, field_selector="status.phase!=Succeeded"),))
             assert [pod.metadata.name for pod in (await operator.user.list(PODS, namespace="default")).items] == ["x"]
             leaving = {pod.metadata.name: pod.metadata.is_terminating for pod in operator.caches.pods.values()}
             assert leaving == {"x": False, "y": True}
@@ -308,14 +308,14 @@ class TestDelete:
 
     def test_a_bulk_delete_hits_nothing_of_others_that_carries_its_labels(self) -> None:
         async def story(operator: SmallOperator) -> None:
-            await operator.carry_out((operator.pod("x"), operator.pod("y")))
+            await operator.execute((operator.pod("x"), operator.pod("y")))
             foreign = operator.pod("foreign", owner=Uid("somebody-else"))
             ownerless = operator.pod("ownerless")
             del ownerless.body["metadata"]["ownerReferences"]
             for stranger in (foreign, ownerless):
                 await operator.user.create(PODS, "default", stranger.body)
             before = len(operator.writes())
-            outcome = await operator.carry_out((self.delete_all_pods(operator),))
+            outcome = await operator.execute((self.delete_all_pods(operator),))
             assert operator.writes()[before:] == ["DELETE x", "DELETE y"]
             left = (await operator.user.list(PODS, namespace="default")).items
             assert [pod.metadata.name for pod in left] == ["foreign", "ownerless"]
@@ -325,13 +325,13 @@ class TestDelete:
 
     def test_what_gets_our_labels_after_the_look_is_not_hit_by_a_bulk_delete(self) -> None:
         async def story(operator: SmallOperator) -> None:
-            await operator.carry_out((operator.pod("x"),))
+            await operator.execute((operator.pod("x"),))
             ownerless = operator.pod("ownerless")
             del ownerless.body["metadata"]["ownerReferences"]
             # Created when the list was answered, and before the request that deletes arrives.
             operator.transport.plan = FaultPlan(latency=(0.5, 0.5))
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(operator.carry_out((self.delete_all_pods(operator),)))
+                tasks.create_task(operator.execute((self.delete_all_pods(operator),)))
                 await operator.clock.sleep(1.2)
                 await operator.user.create(PODS, "default", ownerless.body)
             assert operator.writes()[-1] == "DELETE pods"
@@ -348,7 +348,7 @@ class TestDelete:
             action = self.delete_all_pods(operator)
             counts = []
             for _ in range(3):
-                outcome = await operator.carry_out((action,))
+                outcome = await operator.execute((action,))
                 left = len((await operator.user.list(PODS, namespace="default")).items)
                 counts.append((left, outcome.is_cut_short, outcome.finished))
             assert counts == [(4, True, []), (2, True, []), (1, False, ["p-0"])]
@@ -370,7 +370,7 @@ class TestStages:
     def test_a_stage_begins_when_the_one_before_is_done(self) -> None:
         async def story(operator: SmallOperator) -> None:
             operator.transport.plan = FaultPlan(latency=(0.01, 0.5))
-            await operator.carry_out((operator.clique("a"), operator.clique("b")), (operator.pod("x"),))
+            await operator.execute((operator.clique("a"), operator.clique("b")), (operator.pod("x"),))
             assert operator.writes() == ["POST podcliques", "POST podcliques", "POST pods"]
 
         run(story)
@@ -378,11 +378,11 @@ class TestStages:
     def test_actions_of_a_stage_go_together_and_one_that_fails_does_not_stop_its_siblings(self) -> None:
         async def story(operator: SmallOperator) -> None:
             operator.transport.refuse(creates_of("pods"), FORBIDDEN)
-            outcome = await operator.carry_out(
+            outcome = await operator.execute(
                 (operator.clique("a"), operator.pod("x"), operator.clique("b")), (operator.clique("c"),)
             )
             assert outcome.created == [(0, "podcliques/a"), (0, "podcliques/b")]
-            assert [refused.key for refused in outcome.refused] == ["pods/x"]
+            assert [refused.key for refused in outcome.rejected] == ["pods/x"]
             assert not await operator.exists(PODCLIQUES, "c")
 
         run(story)
@@ -391,10 +391,10 @@ class TestStages:
         async def story(operator: SmallOperator) -> None:
             operator.transport.refuse(creates_of("pods"), ApiError(500, "InternalError", "broken"))
             chains = [
-                Chain(key="p-0", part=0, stages=((operator.pod("x"),), (operator.clique("never"),))),
-                Chain(key="p-1", part=1, stages=((operator.clique("a"),), (operator.clique("b"),))),
+                Chain(key="p-0", replica_index=0, stages=((operator.pod("x"),), (operator.clique("never"),))),
+                Chain(key="p-1", replica_index=1, stages=((operator.clique("a"),), (operator.clique("b"),))),
             ]
-            outcome = await operator.executor.carry_out(chains, LANE)
+            outcome = await operator.executor.execute(chains, LANE)
             assert outcome.created == [(1, "podcliques/a"), (1, "podcliques/b")]
             assert outcome.finished == ["p-1"]
             assert [error.code for error in outcome.errors] == [500]
@@ -403,7 +403,7 @@ class TestStages:
 
     def test_nothing_to_do_is_nothing_done(self) -> None:
         async def story(operator: SmallOperator) -> None:
-            outcome = await operator.executor.carry_out([], LANE)
+            outcome = await operator.executor.execute([], LANE)
             assert (outcome.write_count, outcome.is_cut_short, operator.writes()) == (0, False, [])
 
         run(story)
@@ -413,8 +413,8 @@ class TestAPassIsBounded:
     @pytest.mark.parametrize(("writes", "done"), [(1, 1), (4, 4), (5, 5), (6, 5)])
     def test_by_its_writes(self, writes: int, done: int) -> None:
         async def story(operator: SmallOperator) -> None:
-            chains = [Chain(key=f"p-{i}", part=i, stages=((operator.clique(f"p-{i}-a"),),)) for i in range(5)]
-            outcome = await operator.executor.carry_out(chains, LANE)
+            chains = [Chain(key=f"p-{i}", replica_index=i, stages=((operator.clique(f"p-{i}-a"),),)) for i in range(5)]
+            outcome = await operator.executor.execute(chains, LANE)
             assert (outcome.write_count, len(operator.writes())) == (done, done)
             assert outcome.is_cut_short is (done < 5)
 
@@ -424,7 +424,7 @@ class TestAPassIsBounded:
         async def story(operator: SmallOperator) -> None:
             operator.transport.plan = FaultPlan(latency=(0.2, 0.2))
             stages = tuple((operator.clique(f"p-0-{i}"),) for i in range(10))
-            outcome = await operator.carry_out(*stages)
+            outcome = await operator.execute(*stages)
             # 0.4 s there and back each: the third began before the second was over.
             assert (outcome.write_count, outcome.is_cut_short, outcome.finished) == (3, True, [])
 
@@ -433,7 +433,7 @@ class TestAPassIsBounded:
     def test_a_large_stage_is_cut_into_pieces_too(self) -> None:
         async def story(operator: SmallOperator) -> None:
             stage = tuple(operator.clique(f"p-0-{i}") for i in range(10))
-            outcome = await operator.carry_out(stage)
+            outcome = await operator.execute(stage)
             assert (outcome.write_count, outcome.is_cut_short) == (8, True)
 
         run(story, ControllerOptions(pass_writes=5, chains_at_once=4))
@@ -448,7 +448,7 @@ class TestStatuses:
             uid=operator.pcs.metadata.uid,
             resource_version=version or operator.pcs.metadata.resource_version,
             patch={"replicas": 1, "observedGeneration": 1},
-            urgency=StatusPriority.NEWS,
+            priority=StatusPriority.TRANSITION,
             on_success=(operator.emit("p"),),
         )
 
@@ -477,12 +477,12 @@ class TestStatuses:
 class TestAFreshLook:
     def test_shows_what_a_cut_watch_hid(self) -> None:
         async def story(operator: SmallOperator) -> None:
-            await operator.carry_out((operator.pod("gone"), operator.pod("other")))
+            await operator.execute((operator.pod("gone"), operator.pod("other")))
             await operator.user.delete(PODS, "default", "gone", grace_period_seconds=0)
             await operator.user.create(PODS, "default", operator.pod("new").body)
             owner = PODCLIQUESETS.owner_key(operator.pcs.metadata)
             selector = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
-            await operator.executor.look(LiveRead(namespace="default", selector=selector, owners=(owner,)))
+            await operator.executor.read_live(LiveRead(namespace="default", selector=selector, owners=(owner,)))
             assert [pod.metadata.name for pod in operator.caches.pods.values()] == ["other", "new"]
 
         run(story)

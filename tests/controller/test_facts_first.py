@@ -9,13 +9,13 @@ from tests.controller.test_status_debounce import status
 
 
 def fact(part: int) -> StatusWrite:
-    return msgspec.structs.replace(status(f"fact of {part}", part=part), urgency=StatusPriority.FACT)
+    return msgspec.structs.replace(status(f"fact of {part}", part=part), priority=StatusPriority.DURABLE)
 
 
 def parts_told_first(*acting: int) -> list[int]:
     told = [fact(0), fact(1), fact(WHOLE_SET), status("news", urgent=True, part=0), status("count", part=1)]
-    chains = tuple(Chain(key=str(part), part=part, stages=()) for part in acting)
-    return [one.part for one in facts_first(Plan(chains=chains, statuses=tuple(told)))]
+    chains = tuple(Chain(key=str(part), replica_index=part, stages=()) for part in acting)
+    return [one.replica_index for one in facts_first(Plan(chains=chains, statuses=tuple(told)))]
 
 
 @pytest.mark.parametrize(

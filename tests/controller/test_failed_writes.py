@@ -86,10 +86,10 @@ def test_another_answer_is_reported_when_it_stays(codes: list[int], reported: in
 def test_a_failure_is_news_once_when_it_lasts() -> None:
     failed = book()
     failed.record(KEY, POD, BROKEN, NOW)
-    assert failed.take_news(KEY, at(59)) == ()
-    assert [one.write for one in failed.take_news(KEY, at(60))] == [POD]
+    assert failed.take_new_failures(KEY, at(59)) == ()
+    assert [one.write for one in failed.take_new_failures(KEY, at(60))] == [POD]
     failed.record(KEY, POD, BROKEN, at(70))
-    assert failed.take_news(KEY, at(80)) == ()
+    assert failed.take_new_failures(KEY, at(80)) == ()
 
 
 def test_of_a_key_that_is_gone_nothing_is_kept() -> None:

@@ -6,7 +6,7 @@ import pytest
 from grove.api.types.meta import JsonObject
 from grove.backends.native_podgroups import NativeFeatures
 from grove.clock import LoopClock
-from grove.controller.feature_discovery import find_features, seen_features
+from grove.controller.feature_discovery import find_features, read_features
 from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
 from grove.kube.transport import Request, Response
@@ -77,7 +77,7 @@ async def _find(server: GatedServer) -> NativeFeatures:
 
 
 async def _see(server: GatedServer) -> NativeFeatures:
-    return await seen_features(Client(server, LoopClock(EPOCH)))  # type: ignore[arg-type]
+    return await read_features(Client(server, LoopClock(EPOCH)))  # type: ignore[arg-type]
 
 
 BOTH = ("parentCompositePodGroupName", "schedulingConstraints")

@@ -10,7 +10,7 @@ from grove.api.types.node import Node, NodeStatus
 from grove.controller.controller_options import MassOutageOptions
 from grove.controller.mass_outage import LONG_AGO, SETTLING, Outage
 from grove.kube.store import Store
-from grove.planner.snapshot import UNTIL_TOLD
+from grove.planner.snapshot import UNTIL_RELEASED
 from tests.dsl import NOW, at
 
 MAX_HOLD = timedelta(minutes=30)
@@ -50,7 +50,7 @@ def test_nodes_that_came_back_count_after_a_minute() -> None:
     outage = Outage(nodes, MassOutageOptions(), changed=lambda: None)
     for index in range(10):
         nodes.observe(node(index, ready=index >= 8))
-    assert (outage.until, outage.outage_until) == (NOW + MAX_HOLD, UNTIL_TOLD)
+    assert (outage.until, outage.outage_until) == (NOW + MAX_HOLD, UNTIL_RELEASED)
     for index in range(5):
         nodes.observe(node(index, ready=True, version=2, since=NOW + timedelta(seconds=index)))
     # Three are out for good, and five may be few: so with the third that is back, at second 2, it is over.
@@ -127,7 +127,23 @@ def test_a_hold_ends_half_an_hour_after_the_share_was_passed() -> None:
     assert outage.until == NOW + MAX_HOLD
     assert is_held(outage, NOW + MAX_HOLD - timedelta(seconds=1))
     assert not is_held(outage, NOW + MAX_HOLD)
-    assert outage.outage_until == UNTIL_TOLD
+    assert outage.outage_until == UNTIL_RELEASED
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_node_that_joins_during_the_outage_does_not_extend_the_hold(is_restarted: bool) -> None:
+    """Six of ten are out, later three more, and then an autoscaler adds a node."""
+    listed = [node(index, ready=index == 9, since=NOW if index < 6 else at(1500)) for index in range(10)]
+    joined = node(10, ready=True, since=at(1600))
+    joined = msgspec.structs.replace(
+        joined, metadata=msgspec.structs.replace(joined.metadata, creation_timestamp=at(1560))
+    )
+    nodes: Store[Node] = Store()
+    outage = Outage(nodes, MassOutageOptions(), changed=lambda: None)
+    for one in (joined, *listed) if is_restarted else (*listed, joined):
+        nodes.observe(one)
+    assert outage.outage_until == UNTIL_RELEASED
+    assert outage.until == NOW + MAX_HOLD
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from itertools import pairwise
 from typing import Any
 
-from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.resources import EVENTS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
 from grove.api.types.meta import JsonObject
 from grove.kube.api_errors import ApiError
 from grove.kube.transport import Request
 from grove.sim.faults import FaultPlan
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
+from tests.simulation.training_stories import clique, training
 
 BROKEN = ApiError(500, "InternalError", "broken")
 
@@ -161,3 +162,57 @@ def test_a_set_that_a_chart_calls_its_own_comes_to_rest() -> None:
             assert found == ["grove-operator", "blue"]
 
     run_virtual(story())
+
+
+def test_what_was_written_before_a_read_failed_has_its_event() -> None:
+    """The breach is stored, then the pods that prove it are listed again, then the replica is restarted."""
+
+    async def story() -> None:
+        async with World(nodes=2) as world:
+            refused = refuse_lists_after(world, "/podcliques/job-0-a/status", '"MinAvailableBreached","status":"True"')
+            await world.apply(training(clique("a", exits_after="20s", code=3), max_restarts=1))
+            await world.wait_until(lambda: len(refused) == 1)
+            await world.settle()
+            assert len(reasons(world, "PodCliqueFailed")) == 2
+            assert len(reasons(world, "ReplicaRestarting")) == 1
+
+    run_virtual(story())
+
+
+def test_a_failure_that_only_the_set_reports_has_its_event() -> None:
+    async def story() -> None:
+        async with World(nodes=2) as world:
+            await world.apply(small_set("p"))
+            await world.settle()
+            world.operator.refuse(is_live_read, BROKEN)
+            await world.client.patch(PODCLIQUES, "default", "p-0-a", {"spec": {"replicas": 1, "minAvailable": 1}})
+            await world.clock.sleep(300)
+            assert len(world.pods()) == 2
+            assert len(reasons(world, "ReconcileFailed")) == 1
+
+    run_virtual(story())
+
+
+def is_live_read(request: Request) -> bool:
+    return request.method == "GET" and request.path.endswith("/pods") and "labelSelector" in request.query
+
+
+def refuse_lists_after(world: World, path: str, text: str) -> list[Request]:
+    """Refuse the first live read of pods after a write of the operator; the requests that were refused."""
+    refused: list[Request] = []
+    seen: list[Request] = []
+
+    def applies(request: Request) -> bool:
+        if request.is_write and request.path.endswith(path) and text in request.body.decode():
+            seen.append(request)
+        if seen and not refused and is_live_read(request):
+            refused.append(request)
+            return True
+        return False
+
+    world.operator.refuse(applies, BROKEN)
+    return refused
+
+
+def reasons(world: World, reason: str) -> list[str]:
+    return [event.reason for event in world.objects(EVENTS) if event.reason == reason]

@@ -103,7 +103,7 @@ def test_a_forgotten_set_or_replica_leaves_nothing() -> None:
 def test_a_set_knows_whether_its_pods_are_refused() -> None:
     book = RejectedCreates()
     record(book, "services/x")
-    assert not book.has_refused_pods(SET)
+    assert not book.has_rejected_pods(SET)
     record(book, "pods/x", part=3)
-    assert book.has_refused_pods(SET)
-    assert not book.has_refused_pods(OTHER)
+    assert book.has_rejected_pods(SET)
+    assert not book.has_rejected_pods(OTHER)

@@ -38,7 +38,7 @@ def test_one_cut_watch_of_many_puts_nothing_in_doubt() -> None:
 def test_while_in_doubt_nothing_is_written() -> None:
     async def story(operator: SmallOperator) -> None:
         cut_all(operator)
-        outcome = await operator.carry_out((operator.clique("p-0-a"),))
+        outcome = await operator.execute((operator.clique("p-0-a"),))
         assert (outcome.write_count, outcome.is_cut_short, operator.writes()) == (0, True, [])
 
     run(story)
@@ -82,8 +82,8 @@ def test_a_set_that_is_older_than_before_ends_the_history() -> None:
         changed = await operator.user.patch(PODCLIQUESETS, "default", "p", {"spec": {"replicas": 5}})
         operator.caches.sets.observe(changed)
         cut_all(operator)
-        operator.server.store.put_back(backup, bump=1000)
-        with pytest.raises(ApiError, match="older than before"):
+        operator.server.store.restore_backup(backup, bump=1000)
+        with pytest.raises(ApiError, match="an older version than before"):
             await resolve_uncertain_writes(operator)
         assert operator.history.is_over
         with pytest.raises(NewHistoryError):

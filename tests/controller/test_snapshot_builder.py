@@ -26,7 +26,7 @@ from grove.controller.informers import Caches
 from grove.controller.rejected_creates import RejectedCreates
 from grove.controller.snapshot_builder import Observer
 from grove.planner.plan import plan
-from grove.planner.plan_cache import Memo
+from grove.planner.plan_cache import PlanCache
 from grove.planner.snapshot import Snapshot
 from tests.dsl import NOW, SET_UID, World, appendix_a, at, pcs, role, run_to_rest
 
@@ -246,7 +246,7 @@ class TestWhoTriesFirst:
     def refuse(self, eyes: Eyes, *uids: str) -> int:
         for uid in uids:
             eyes.failures.record(Uid(uid), 0, key="pods/x", code="CreateRejected", message="no", now=NOW)
-        return eyes.snapshot().refused_ahead_count
+        return eyes.snapshot().rejected_ahead_count
 
     def test_only_older_refused_sets_of_the_namespace_are_ahead(self) -> None:
         assert self.refuse(self.rivals(), "younger", "elsewhere", SET_UID) == 0
@@ -270,7 +270,7 @@ def test_a_set_that_is_gone_leaves_nothing_behind() -> None:
 def test_a_settled_world_seen_through_the_observer_needs_nothing() -> None:
     eyes = Eyes()
     eyes.see_all()
-    assert plan(eyes.snapshot(), NOW, Memo()).is_empty
+    assert plan(eyes.snapshot(), NOW, PlanCache()).is_empty
 
 
 def test_cliques_are_found_by_owner_not_by_name() -> None:
@@ -291,7 +291,7 @@ def test_the_rules_are_not_asked_again_when_only_the_surroundings_changed() -> N
     spec = eyes.snapshot().context.spec
     eyes.change(PODCLIQUESETS, "p", generation=2, spec=msgspec.structs.replace(spec, replicas=-1))
     before = eyes.snapshot().context
-    eyes.observer.put_offers(Backends(enabled=("default-scheduler", "volcano")), frozenset())
+    eyes.observer.update_features(Backends(enabled=("default-scheduler", "volcano")), frozenset())
     after = eyes.snapshot().context
     assert before is not after
     assert before.spec_errors

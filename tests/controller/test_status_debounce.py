@@ -7,7 +7,7 @@ import pytest
 
 from grove.api.resources import PODCLIQUES
 from grove.api.types.meta import Uid
-from grove.controller.status_debounce import COUNTS_PER_SECOND, NEWS_PATIENCE, StatusDebouncer
+from grove.controller.status_debounce import COUNTS_PER_SECOND, TRANSITION_PATIENCE, StatusDebouncer
 from grove.planner.actions import WHOLE_SET, StatusPriority, StatusWrite
 from tests.dsl import NOW, at
 
@@ -22,8 +22,8 @@ def status(uid: str, *, urgent: bool = False, ready: int = 1, part: int = 0) -> 
         uid=Uid(uid),
         resource_version="1",
         patch={"readyReplicas": ready},
-        urgency=StatusPriority.NEWS if urgent else StatusPriority.COUNT,
-        part=part,
+        priority=StatusPriority.TRANSITION if urgent else StatusPriority.COUNTS,
+        replica_index=part,
     )
 
 
@@ -110,8 +110,8 @@ def test_no_news_waits_longer_than_its_patience() -> None:
     counts = [status(str(number)) for number in range(100 * COUNTS_PER_SECOND)]
     news = status("news", urgent=True)
     one.choose(SET, [*counts, news], NOW)
-    assert one.requeue_at(SET) == NOW + NEWS_PATIENCE
-    assert one.choose(SET, [*counts, news], NOW + NEWS_PATIENCE) == [news]
+    assert one.requeue_at(SET) == NOW + TRANSITION_PATIENCE
+    assert one.choose(SET, [*counts, news], NOW + TRANSITION_PATIENCE) == [news]
 
 
 def test_the_status_of_the_set_itself_waits_a_second_at_most() -> None:
@@ -126,7 +126,7 @@ def test_the_status_of_the_set_itself_waits_a_second_at_most() -> None:
 def test_a_fact_never_waits() -> None:
     one = pacer()
     counts = [status(str(number)) for number in range(5 * COUNTS_PER_SECOND)]
-    fact = msgspec.structs.replace(status("fact"), urgency=StatusPriority.FACT)
+    fact = msgspec.structs.replace(status("fact"), priority=StatusPriority.DURABLE)
     assert one.choose(SET, [*counts, fact], NOW) == [fact]
 
 
@@ -134,7 +134,7 @@ def test_a_status_whose_write_did_not_come_through_has_waited_already() -> None:
     one = pacer()
     one.choose(SET, [status("a"), status("b")], NOW)
     assert one.choose(SET, [status("a"), status("b")], at(1)) == [status("a"), status("b")]
-    one.written(SET, [Uid("a")])
+    one.mark_written(SET, [Uid("a")])
     again = [status("a", ready=2), status("b")]
     assert one.choose(SET, again, at(1.1)) == [status("b")]
     assert one.requeue_at(SET) == at(2.1)
@@ -143,6 +143,6 @@ def test_a_status_whose_write_did_not_come_through_has_waited_already() -> None:
 def test_what_must_not_be_cut_off_is_written_first() -> None:
     one = pacer()
     count, news, own = status("count"), status("news", urgent=True), status("own", part=WHOLE_SET)
-    fact = msgspec.structs.replace(status("fact"), urgency=StatusPriority.FACT)
+    fact = msgspec.structs.replace(status("fact"), priority=StatusPriority.DURABLE)
     one.choose(SET, [count, own], NOW)
     assert one.choose(SET, [count, news, own, fact], at(1)) == [fact, own, news, count]

@@ -10,7 +10,7 @@ from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.meta import JsonObject
 from grove.api.types.scheduler_object import SchedulerObject
 from grove.kube.api_errors import ApiError
-from grove.kube.request_info import target_of
+from grove.kube.request_info import summarize
 from grove.sim.faults import FaultyTransport
 from grove.sim.virtual_clock import run_virtual
 from tests.backends.scheduler_world import KAI, SchedulerWorld
@@ -191,7 +191,7 @@ def test_a_kind_that_is_not_served_yet_is_waited_for() -> None:
 def test_a_write_for_a_binding_that_keeps_failing_is_an_event_of_the_binding(resource: str) -> None:
     async def tell(world: SchedulerWorld) -> None:
         broken = ApiError(500, "InternalError", "etcd is away")
-        refusal = world.operator.refuse(lambda one: one.is_write and target_of(one).resource == resource, broken)
+        refusal = world.operator.refuse(lambda one: one.is_write and summarize(one).resource == resource, broken)
         await world.apply(binding(*RACKS))
         await world.clock.sleep(90)
         events = [event for event in world.objects(EVENTS) if event.reason == "ReconcileFailed"]

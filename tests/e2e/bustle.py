@@ -45,7 +45,7 @@ class Bustle:
             try:
                 await self._random.choice(self._actions)()
             except ApiError as error:
-                if not (error.is_without_answer or error.is_not_found or error.is_conflict or error.code == 429):
+                if not (error.is_outcome_unknown or error.is_not_found or error.is_conflict or error.code == 429):
                     raise
 
     async def end(self) -> None:

@@ -13,6 +13,8 @@ from grove.api.resources import (
     PODCLIQUES,
     PODCLIQUESETS,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     SECRETS,
     SERVICES,
     TOPOLOGY_BINDINGS,
@@ -25,6 +27,7 @@ from grove.planner.rollout.revision_history import KEPT_REVISIONS
 from tests.e2e.harness import Cluster, Stage
 from tests.e2e.installation import NAMESPACE
 from tests.simulation.refusal_stories import STRANGER_STORIES, trouble
+from tests.simulation.startup_stories import clique, ordered
 from tests.simulation.stories import scaling_in_and_out_again
 from tests.simulation.wire_stories import WIRE_STORIES, begin, find, manifest, written
 
@@ -46,6 +49,7 @@ async def cause_every_write(cluster: Cluster) -> None:
         a_service_is_put_right,
         a_set_names_a_topology,
         the_certificate_is_made_anew,
+        permissions_of_init_containers_are_repaired,
     )
     for story in (*everyday, *rare):
         stage = await cluster.stage()
@@ -141,7 +145,7 @@ async def a_service_is_put_right(stage: Stage) -> None:
 async def a_set_names_a_topology(stage: Stage) -> None:
     wish = manifest()
     wish["spec"]["template"]["topologyConstraint"] = {"topologyName": "racks", "pack": {"required": "rack"}}
-    with pytest.raises(ApiError, match="there is no such ClusterTopologyBinding"):
+    with pytest.raises(ApiError, match="ClusterTopologyBinding not found"):
         await stage.apply(wish)
     kind = {"apiVersion": TOPOLOGY_BINDINGS.api_version, "kind": TOPOLOGY_BINDINGS.kind}
     spec = {"levels": [{"domain": "rack", "key": "example.com/rack"}]}
@@ -151,6 +155,30 @@ async def a_set_names_a_topology(stage: Stage) -> None:
         assert stage.cluster.clock.monotonic() < deadline, "nobody looks at the binding"
         await stage.look()
     await stage.client.delete(TOPOLOGY_BINDINGS, "", "racks")
+
+
+async def permissions_of_init_containers_are_repaired(stage: Stage) -> None:
+    """A user takes the names first, then empties the Role and the RoleBinding; at last they go with the set."""
+    name = names.role("job")
+    reference = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": "other"}
+    await stage.client.create(ROLES, stage.namespace, {"metadata": {"name": name}, "rules": []})
+    await stage.client.create(ROLE_BINDINGS, stage.namespace, {"metadata": {"name": name}, "roleRef": reference})
+    await stage.apply(ordered(clique("a"), clique("b", after=("a",))))
+    await stage.wait_until(lambda: trouble(stage, "job") is not None)
+    await stage.delete(ROLES, name)
+    await stage.delete(ROLE_BINDINGS, name)
+    await stage.settle()
+    await stage.client.patch(ROLES, stage.namespace, name, {"rules": []})
+    await stage.client.patch(ROLE_BINDINGS, stage.namespace, name, {"subjects": []})
+    await stage.wait_until(
+        lambda: (
+            all(role.rules for role in stage.objects(ROLES))
+            and all(binding.subjects for binding in stage.objects(ROLE_BINDINGS))
+        )
+    )
+    await stage.delete(PODCLIQUESETS, "job")
+    await stage.wait_until(lambda: not stage.objects(ROLES))
+    await stage.wait_until(lambda: not stage.objects(ROLE_BINDINGS))
 
 
 async def the_certificate_is_made_anew(stage: Stage) -> None:

@@ -23,6 +23,8 @@ from grove.api.resources import (
     PODGANGS,
     PODS,
     RESOURCE_QUOTAS,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICES,
     Object,
     Resource,
@@ -53,6 +55,7 @@ NODE_RESOURCES = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods":
 NODES_OF = "e2e.grove.io/scene"
 _WATCHED: tuple[Resource[Any], ...] = (
     PODCLIQUESETS, PODCLIQUES, GROUPS, PODGANGS, SERVICES, PODS, RESOURCE_QUOTAS, CONTROLLER_REVISIONS,
+    ROLES, ROLE_BINDINGS,
 )  # fmt: skip
 _NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False, view=Object)
 _ACCOUNTS = Resource(group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", view=Object)
@@ -119,6 +122,9 @@ class Stage:
         self.node_resources: Mapping[str, str] = NODE_RESOURCES
         self._has_nodes = has_nodes
         self._seen: dict[str, tuple[bytes, ...]] = {}
+        # The revision of the store at which each kind was last listed, and that at which a look at all of these began.
+        self._revisions: dict[str, str] = {}
+        self._looks: dict[tuple[tuple[Resource[Any], ...], ...], str] = {}
 
     # What people do
 
@@ -183,22 +189,22 @@ class Stage:
             for operator in self.cluster.operators:
                 operator.check_alive()
             if clock.monotonic() > deadline:
-                raise AssertionError(f"not so after {self.patience:g} s\n{await self._report()}")
+                raise AssertionError(f"not so after {self.patience:g} s\n{await self.report()}")
             await clock.sleep(POLL_SECONDS)
 
     async def wait_until_nothing_is_left(self) -> None:
         """Of any kind; the cluster's own garbage collector takes its time."""
         deadline = self.cluster.clock.monotonic() + self.patience
-        while not await self._look_at(_EVERYTHING) or left_of_sets(self):
+        while not await self._look_if_changed(_EVERYTHING[:1], _EVERYTHING[1:]) or left_of_sets(self):
             left = left_of_sets(self)
-            assert self.cluster.clock.monotonic() < deadline, f"left: {left}\n{await self._report()}"
+            assert self.cluster.clock.monotonic() < deadline, f"left: {left}\n{await self.report()}"
             await self.cluster.clock.sleep(POLL_SECONDS)
 
     async def wait_for_events(self, *reasons: str) -> None:
         """Until all of these were told: they are written after what they tell of."""
         deadline = self.cluster.clock.monotonic() + self.patience
         while missing := set(reasons) - {event.reason for event in await self.events()}:
-            assert self.cluster.clock.monotonic() < deadline, f"not told: {missing}\n{await self._report()}"
+            assert self.cluster.clock.monotonic() < deadline, f"not told: {missing}\n{await self.report()}"
             await self.cluster.clock.sleep(POLL_SECONDS)
 
     async def events(self) -> tuple["SeenEvent", ...]:
@@ -206,7 +212,29 @@ class Stage:
 
     async def look(self) -> bool:
         """The sets first: what is seen of their children is never older. False: the server does not answer."""
-        return await self._look_at(_WATCHED[:1]) and await self._look_at(_WATCHED[1:])
+        return await self._look_if_changed(*self._watched())
+
+    def _watched(self) -> tuple[tuple[Resource[Any], ...], ...]:
+        """The kinds of every look; none of a group is listed before all of the group before it were."""
+        return _WATCHED[:1], _WATCHED[1:]
+
+    async def _look_if_changed(self, *groups: tuple[Resource[Any], ...]) -> bool:
+        """List the only kind of the first group, then the other groups, unless nothing was written since the last time.
+
+        A list tells the revision of the whole store. While it stays the same, every list would answer the same, and
+        asking ten times a second for all of them costs more than everything else in a story.
+        """
+        (first,), *others = groups
+        if not await self._list(first):
+            return False
+        revision = self._revisions[first.plural]
+        if revision and revision == self._looks.get(groups):
+            return True
+        for group in others:
+            if not await self._look_at(group):
+                return False
+        self._looks[groups] = revision
+        return True
 
     async def _look_at(self, resources: tuple[Resource[Any], ...]) -> bool:
         async with asyncio.TaskGroup() as tasks:
@@ -218,13 +246,15 @@ class Stage:
             body = await self._ask("GET", resource.path(self.namespace))
         except ApiError as error:
             # Also "too many requests": a server that has just started says so.
-            if not (error.is_without_answer or error.code == 429):
+            if not (error.is_outcome_unknown or error.code == 429):
                 raise
             return False
-        self._seen[resource.plural] = tuple(bytes(item) for item in msgspec.json.decode(body, type=_Items).items)
+        found = msgspec.json.decode(body, type=_Items)
+        self._seen[resource.plural] = tuple(bytes(item) for item in found.items)
+        self._revisions[resource.plural] = found.metadata.resource_version
         return True
 
-    async def _report(self) -> str:
+    async def report(self) -> str:
         """What people would look at first: what is wrong, what was said about it, and the operator's last words."""
         await self._look_at((*_WATCHED, EVENTS))
         wrong = unrestored(self)
@@ -262,7 +292,12 @@ class Stage:
         return response.body
 
 
+class _ListMeta(WireStruct):
+    resource_version: str = ""
+
+
 class _Items(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _ListMeta = _ListMeta()
     items: tuple[msgspec.Raw, ...] = ()
 
 

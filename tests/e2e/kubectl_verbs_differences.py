@@ -16,8 +16,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 _NO_KINDS = "kinds that nobody here would act on are not served, and clients say so"
 _NO_PROCESS = "no process runs in a simulated pod, and those of a pod that is a process are yours"
-_INSIDE = "no process runs in a simulated pod, and those of a pod that is a process are processes of this machine"
-_NO_UPGRADE = "error: unable to upgrade connection: the embedded cluster does not serve"
+_INSIDE = "simulated pods have no processes, and other pods run as local processes without containers"
+_NO_UPGRADE = "error: unable to upgrade connection: the embedded cluster does not support"
 _NO_KUBELET = "the real control plane of the tests has no kubelet that could be asked"
 _NO_WORDS = "the words of `explain` are Kubernetes' own; the structure was taken from an API server"
 _NO_ACCOUNT = "pods do not need a service account here"
@@ -78,20 +78,20 @@ DIFFERENCES: dict[str, Difference] = {
     ),
     "no-cp": Difference(says=f"{_NO_UPGRADE} pods/exec: {_INSIDE}\n", lacks="connection refused", because=_NO_PROCESS),
     "no-port-forward": Difference(
-        says="error: error upgrading connection: unable to upgrade connection: the embedded cluster does not serve "
+        says="error: error upgrading connection: unable to upgrade connection: the embedded cluster does not support "
         f"pods/portforward: {_INSIDE}\n",
         lacks="connection refused",
         because=_NO_PROCESS,
     ),
     "no-debug": Difference(
         says="error: ephemeral containers are disabled for this cluster (error from server: "
-        '"the embedded cluster does not serve pods/ephemeralcontainers: containers are not added to a pod here; '
+        '"the embedded cluster does not support pods/ephemeralcontainers: ephemeral containers are not supported; '
         f'{_INSIDE}")\n',
         because=_NO_PROCESS,
     ),
     "no-resize": Difference(
-        says="Error from server (NotFound): the embedded cluster does not serve pods/resize: resources of a pod do not "
-        "change here; delete it, so that it is made anew\n",
+        says="Error from server (NotFound): the embedded cluster does not support pods/resize: in-place resize is "
+        "not supported; delete the pod, so that its controller recreates it\n",
         because="resources of a running pod do not change here",
     ),
     "simulated-logs": Difference(
@@ -140,14 +140,14 @@ DIFFERENCES: dict[str, Difference] = {
         because=_ADMISSION,
     ),
     "ours-label-first": Difference(
-        says='The PodCliqueSet "b" is invalid: metadata.labels: Invalid value: "in valid": write up to 63 letters, '
-        "digits and -_., after a prefix such as example.com/ if need be\n",
+        says='The PodCliqueSet "b" is invalid: metadata.labels: Invalid value: "in valid": must have at most 63 '
+        "letters, digits and -_., after an optional prefix such as example.com/\n",
         lacks="regex used for validation",
         because=_ADMISSION,
     ),
     "ours-annotate-first": Difference(
-        says='The PodCliqueSet "b" is invalid: metadata.annotations: Invalid value: "in valid": write up to 63 '
-        "letters, digits and -_., after a prefix such as example.com/ if need be\n",
+        says='The PodCliqueSet "b" is invalid: metadata.annotations: Invalid value: "in valid": must have at most '
+        "63 letters, digits and -_., after an optional prefix such as example.com/\n",
         lacks="regex used for validation",
         because=_ADMISSION,
     ),
@@ -159,7 +159,7 @@ DIFFERENCES: dict[str, Difference] = {
         because="values of more than 100 characters are cut in messages, and the words of Go's decoder are Go's",
     ),
     "few-words": Difference(
-        says="Ports that the container listens on, for others to read.\n" + "<no description>\n" * 5,
+        says="Ports that the container listens on; for information.\n" + "<no description>\n" * 5,
         lacks="List of ports to expose from the container.",
         because=_NO_WORDS,
     ),

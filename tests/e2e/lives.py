@@ -27,7 +27,8 @@ class Lives:
         """`module` and its arguments are what `python -m` runs."""
         self.log = log
         self._module = module
-        self._environment = {**os.environ, **(environment or {})}
+        # The image of init containers is not known outside a cluster. The nodes of the tests pull none.
+        self._environment = {**os.environ, "GROVE_INIT_CONTAINER_IMAGE": "grove-operator", **(environment or {})}
         self._process: subprocess.Popen[bytes] | Forked | None = None
         # Where in the log its present life begins.
         self._born_at = 0

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from grove.api.resources import GROUPS, NATIVE_COMPOSITES, NATIVE_PODGROUPS, NODES, PODCLIQUESETS, Object, Resource
 from grove.api.types.pod import Pod
@@ -81,8 +82,8 @@ class NativeStage(Stage):
     def roots(self) -> tuple[SchedulerObject, ...]:
         return self.objects(NATIVE_COMPOSITES)
 
-    async def look(self) -> bool:
-        return await super().look() and await self._look_at(self.cluster.mirror_kinds)
+    def _watched(self) -> tuple[tuple[Resource[Any], ...], ...]:
+        return (*super()._watched(), self.cluster.mirror_kinds)
 
     async def clear(self) -> None:
         """Everything goes, and nothing stays behind: sets, what was made for them, and then the nodes."""
@@ -105,7 +106,7 @@ class NarrowStage(NativeStage):
             is_quiet = quiet.has_lasted(self._placement(), SLACK_SECONDS + math.sqrt(len(self._waiting())))
             if is_quiet and not self._is_in_motion():
                 return
-            assert self.cluster.clock.monotonic() < deadline, f"never at rest\n{await self._report()}"
+            assert self.cluster.clock.monotonic() < deadline, f"never at rest\n{await self.report()}"
             await self.cluster.clock.sleep(POLL_SECONDS)
         await super().settle()
 

@@ -11,7 +11,7 @@ every gang grow. A gang is *begun* from its first pod on a node until every cliq
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -23,6 +23,7 @@ from grove.api.types.meta import JsonObject, Uid, find_condition
 from grove.api.types.pod import Pod
 from grove.kube.reflector import Reflector
 from grove.kube.store import Store
+from tests.e2e.harness import POLL_SECONDS
 from tests.e2e.native import NativeStage
 
 ROUND = "e2e.grove.io/round"
@@ -109,11 +110,22 @@ class Referee:
         self._round_of = {contender.name: one for one in rounds for contender in one.contenders}
         self._pods: dict[str, dict[Uid, Pod]] = {name: {} for name in self._round_of}
         self._begun: dict[str, int] = {}
+        self._stage = stage
         store: Store[Pod] = Store()
         store.subscribe(self._changed)
         self.reflector = Reflector(
             stage.client, PODS, store, stage.cluster.clock, Random(1), namespace=stage.namespace
         )  # fmt: skip
+
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Wait for something that the watch tells. `Stage.wait_until` would list every kind ten times a second."""
+        clock = self._stage.cluster.clock
+        deadline = clock.monotonic() + self._stage.patience
+        while not holds():
+            for operator in self._stage.cluster.operators:
+                operator.check_alive()
+            assert clock.monotonic() < deadline, f"not so in time\n{await self._stage.report()}"
+            await clock.sleep(POLL_SECONDS)
 
     def held(self, contender: Contender) -> Mapping[str, int]:
         """By clique: how many pods that stay are on nodes."""
@@ -130,7 +142,7 @@ class Referee:
     def is_told(self, contender: Contender) -> bool:
         """All its pods are there, none has a node, and the scheduler said so of those that it was shown."""
         pods = self._pods[contender.name].values()
-        verdicts = [_verdict(pod) for pod in pods if not pod.is_behind_our_gate]
+        verdicts = [_verdict(pod) for pod in pods if not pod.is_gated]
         return (
             len(pods) == sum(size.replicas for size in contender.sizes)
             and len(verdicts) >= contender.minimum
@@ -191,6 +203,6 @@ async def contend(stage: NativeStage, rounds: Sequence[Round], referee: Referee)
             await stage.add_nodes(one.nodes, {ROUND: str(one.index)})
     for contender in (contender for one in rounds for contender in one.contenders):
         await stage.client.create(PODCLIQUESETS, stage.namespace, contender.manifest())
-    await stage.wait_until(lambda: all(referee.is_told(contender) for one in late for contender in one.contenders))
+    await referee.wait_until(lambda: all(referee.is_told(contender) for one in late for contender in one.contenders))
     for one in late:
         await stage.add_nodes(one.nodes, {ROUND: str(one.index)})

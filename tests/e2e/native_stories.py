@@ -14,7 +14,7 @@ from grove.api import labels
 from grove.api.resources import PODGANGS, PODS, PRIORITY_CLASSES
 from grove.api.types.meta import JsonObject, find_condition
 from grove.api.types.pod import Pod
-from grove.planner.gangs.surplus_gates import CHANCE
+from grove.planner.gangs.surplus_gates import SURPLUS_WAIT
 from tests.e2e.harness import POLL_SECONDS
 from tests.e2e.native import NativeStage
 from tests.e2e.native_mirrors import mirror_problems
@@ -143,7 +143,7 @@ def extras_come_last(minima: dict[str, int]) -> Callable[[Eye], str | None]:
         if not extras or len(placed) - len(extras) >= sum(minima.values()):
             return None
         # They wait for scaled gangs, but not for ever.
-        if base and min(map(placed_at, extras)) - max(map(placed_at, base)) >= CHANCE:
+        if base and min(map(placed_at, extras)) - max(map(placed_at, base)) >= SURPLUS_WAIT:
             return None
         return f"{[pod.metadata.name for pod in extras]} are on nodes, and minima of their replica are not"
 

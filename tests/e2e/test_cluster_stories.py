@@ -16,6 +16,7 @@ from tests.simulation.refusal_stories import (
     an_invalid_set_is_refused_with_every_error_at_once_and_nothing_is_created,
     pods_beyond_a_quota_are_refused_in_the_servers_words_until_there_is_room,
 )
+from tests.simulation.startup_stories import STARTUP_SCENES
 from tests.simulation.stories import a_deleted_set_leaves_nothing, scaling_in_and_out_again
 from tests.simulation.wire_stories import STORIES_WITHOUT_NODES, WIRE_STORIES
 from tests.simulation.zero_stories import SCENES
@@ -23,7 +24,7 @@ from tests.simulation.zero_stories import SCENES
 pytestmark = pytest.mark.kube
 
 ENGINE_STORIES = (scaling_in_and_out_again, a_deleted_set_leaves_nothing, *(story for _, story in SCENES))
-TOLD = [(story, True) for story in (*ENGINE_STORIES, *WIRE_STORIES, *GATE_STORIES)] + [
+TOLD = [(story, True) for story in (*ENGINE_STORIES, *WIRE_STORIES, *GATE_STORIES, *STARTUP_SCENES)] + [
     (story, False) for story in STORIES_WITHOUT_NODES
 ]
 

@@ -15,7 +15,7 @@ import pytest
 
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS, VALIDATING_WEBHOOKS
 from grove.api.types.meta import JsonObject, find_condition
-from grove.cli.common.options import parse_target
+from grove.cli.common.options import parse_object_ref
 from grove.cli.why.runner import explain
 from grove.kube.api_errors import ApiError
 from grove.kube.response_decoding import check
@@ -98,7 +98,7 @@ class Reports:
 
     async def _why(self) -> str:
         cluster, namespace = self._stage.cluster, self._stage.namespace
-        explained = await explain(cluster.client, cluster.clock.now(), namespace, parse_target(f"pcs/{self._name}"))
+        explained = await explain(cluster.client, cluster.clock.now(), namespace, parse_object_ref(f"pcs/{self._name}"))
         return explained[0].text
 
     def _failing(self, reason: str) -> float:

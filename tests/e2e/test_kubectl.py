@@ -89,8 +89,8 @@ def test_get_shows_the_columns_of_each_kind(kubectl: Kubectl) -> None:
     assert header == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     assert [row[1:4] for row in rows] == [["1/1", "Running", "0"]] * 3
     header, row = _columns(kubectl("get", "pcs", "shown"))
-    assert header[:4] == ["NAME", "REPLICAS", "AVAILABLE", "UPDATED"]
-    assert row[:4] == ["shown", "1", "1", "1"]
+    assert header == ["NAME", "READY", "REPLICAS", "AVAILABLE", "PHASE", "AGE"]
+    assert row[:5] == ["shown", "True", "1", "1", "Running"]
     header, row = _columns(kubectl("get", "pg", "shown-0"))
     assert (header, row[:2]) == (["NAME", "PHASE", "AGE"], ["shown-0", "Running"])
 
@@ -105,7 +105,13 @@ def test_wide_output_adds_columns(kubectl: Kubectl) -> None:
         "NAME": "wide-0-web", "MINAVAIL": "2", "REPLICAS": "2", "READY": "2", "SCHEDULED": "2", "UPDATED": "2",
         "GATED": "0", "MINBREACHED": "False", "AGE": "",
     }  # fmt: skip
-    assert _columns(kubectl("get", "nodes"))[1][:2] == ["node-0", "Ready"]
+    (node, *_) = _columns(kubectl("get", "nodes", "--no-headers"))
+    assert (node[:3], node[4]) == (["node-0", "Ready", "<none>"], _server_version(kubectl))
+
+
+def _server_version(kubectl: Kubectl) -> str:
+    version: str = msgspec.json.decode(kubectl("version", "-o", "json").out)["serverVersion"]["gitVersion"]
+    return version
 
 
 def test_yaml_output_is_the_object(kubectl: Kubectl) -> None:

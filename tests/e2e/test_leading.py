@@ -66,7 +66,7 @@ def test_the_lead_passes_on_after_a_kill_a_freeze_and_a_stop(plane: Plane) -> No
         leader.process.send_signal(signal.SIGSTOP)
         other.read_until("leading")
         leader.process.send_signal(signal.SIGCONT)
-        lost = leader.read_until("the lease is lost")
+        lost = leader.read_until("lease lost")
         assert lost["level"] == "error"
         assert leader.read_until("waiting for the lease")["holder"] == other.start["identity"]
         plane.kubectl("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
@@ -74,7 +74,7 @@ def test_the_lead_passes_on_after_a_kill_a_freeze_and_a_stop(plane: Plane) -> No
         other.end(signal.SIGKILL)
         leader.read_until("leading")
         assert leader.end() == 0
-        assert [line["msg"] for line in leader.lines[-2:]] == ["the lease is given back", "stopped"]
+        assert [line["msg"] for line in leader.lines[-2:]] == ["lease released", "stopped"]
     assert (lease(plane)["holderIdentity"], lease(plane)["leaseTransitions"]) == ("", 2)
     created = [asked for asked in read_audit(plane, "admin") if (asked.verb, asked.resource) == ("create", "pods")]
     assert len(created) == 10

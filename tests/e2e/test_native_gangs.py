@@ -1,6 +1,7 @@
 """Native gangs on the real kube-scheduler, all feature gates on: placement, life, and gangs that compete for room."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 
@@ -20,6 +21,8 @@ from tests.simulation.wire_stories import STORIES_WITHOUT_NODES, WIRE_STORIES
 
 pytestmark = pytest.mark.kube
 
+# `GROVE_NATIVE_ROUNDS=100 make test-kube` has more of them.
+ROUNDS = int(os.environ.get("GROVE_NATIVE_ROUNDS", "40"))
 ROUNDS_AT_ONCE = 20
 SEED = 9
 STORIES = (*NATIVE_STORIES, *LIFE_STORIES, *TOPOLOGY_STORIES)
@@ -58,7 +61,7 @@ def test_what_stands_in_the_api_is_the_same_as_without_gangs(
     runner.run(run())
 
 
-@pytest.mark.parametrize("first", range(0, 100, ROUNDS_AT_ONCE))
+@pytest.mark.parametrize("first", range(0, ROUNDS, ROUNDS_AT_ONCE))
 def test_of_two_gangs_and_room_for_one_one_runs_whole_and_the_other_waits_whole(
     runner: asyncio.Runner, native: NativeCluster, first: int
 ) -> None:
@@ -75,7 +78,7 @@ def test_of_two_gangs_and_room_for_one_one_runs_whole_and_the_other_waits_whole(
 
 async def play(stage: NativeStage, rounds: list[Round], referee: Referee) -> None:
     await contend(stage, rounds, referee)
-    await stage.wait_until(lambda: all(is_decided(one, referee) for one in rounds))
+    await referee.wait_until(lambda: all(is_decided(one, referee) for one in rounds))
     assert referee.broken == []
     winners = [contender for one in rounds for contender in one.contenders if referee.is_whole(contender)]
     assert len(winners) == len(rounds)
@@ -84,7 +87,7 @@ async def play(stage: NativeStage, rounds: list[Round], referee: Referee) -> Non
         referee.conceded.add(contender.round_index)
         await stage.delete(PODCLIQUESETS, contender.name)
     losers = [contender for one in rounds for contender in one.contenders if contender not in winners]
-    await stage.wait_until(lambda: all(map(referee.is_whole, losers)))
+    await referee.wait_until(lambda: all(map(referee.is_whole, losers)))
 
 
 def is_decided(one: Round, referee: Referee) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from grove.api.resources import PODCLIQUESETS, PODS
 from grove.api.types.meta import JsonObject
 from grove.cli.common.manifest_reader import ManifestDocument
-from grove.cli.plan.runner import Seen, look, predict_change
+from grove.cli.plan.runner import ClusterState, predict_change, read_cluster
 from grove.sim.rehearsal.prediction import PredictedOutcome, Prediction
 from tests.e2e.harness import POLL_SECONDS, Cluster, Stage
 
@@ -53,9 +53,9 @@ async def prepared(cluster: Cluster) -> Stage:
     return stage
 
 
-async def seen(cluster: Cluster, stage: Stage, body: JsonObject) -> Seen:
+async def seen(cluster: Cluster, stage: Stage, body: JsonObject) -> ClusterState:
     document = ManifestDocument(place="p.yaml", body=body)
-    return await look(cluster.transport, [document], stage.namespace, cluster.clock.now())
+    return await read_cluster(cluster.transport, [document], stage.namespace, cluster.clock.now())
 
 
 async def names_after(stage: Stage, body: JsonObject) -> set[str]:

@@ -36,7 +36,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
 
 def test_kubectl_explains_a_pod_spec(kubectl: Kubectl) -> None:
     said = kubectl("explain", "pcs.spec.template.cliques.spec.podSpec.containers").out
-    assert "readinessProbe\t<Object>\n    Decides whether the pod is ready: what a clique counts." in said
+    assert "readinessProbe\t<Object>\n    Decides whether the pod is ready; minAvailable counts ready pods." in said
     assert "IfNotPresent" in kubectl("explain", "pclq.spec.podSpec.containers.imagePullPolicy").out
 
 

@@ -142,7 +142,7 @@ def _queue_of(file: str) -> str:
 
 
 def test_a_set_of_volcano_is_refused_before_its_queue_is_open(evidence: Evidence) -> None:
-    assert "there is no queue" in evidence.refusal
+    assert 'queue "research" not found' in evidence.refusal
 
 
 def test_the_rights_of_the_profiles_are_enough(evidence: Evidence) -> None:

@@ -40,10 +40,11 @@ class Right(msgspec.Struct, frozen=True, order=True):
 
 
 def rights(documents: list[JsonObject]) -> list[Right]:
+    """Those of the operator; other roles are for users."""
     return [
         Right(group, resource, verb, name)
         for document in documents
-        if document["kind"] in ("ClusterRole", "Role")
+        if document["kind"] in ("ClusterRole", "Role") and document["metadata"]["name"].startswith("grove:system:")
         for rule in document["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]

@@ -23,7 +23,7 @@ from tests.simulation.stories import named
 pytestmark = pytest.mark.kube
 
 FOUND = "was restored from a backup"
-LOST = "the lease is lost"
+LOST = "lease lost"
 
 
 @pytest.fixture

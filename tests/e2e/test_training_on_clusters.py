@@ -20,6 +20,7 @@ from tests.simulation.training_stories import (
     failure_message,
     is_clique,
     job,
+    limit,
     living,
     phase,
     restarts,
@@ -70,7 +71,8 @@ async def a_failed_pod_restarts_the_replica_once(stage: Stage) -> None:
     await stage.apply(training(clique("a", exits_after=FOR_EVER), clique("b", 2, exits_after=FOR_EVER), max_restarts=3))
     await stage.wait_until(runs(stage, 3))
     before, start = uids(living(stage)), job(stage).status.start_time
-    await end(stage, running(stage, "-b")[0])
+    broken = running(stage, "-b")[0]
+    await end(stage, broken)
     await stage.wait_until(runs(stage, 3, 1))
     assert not uids(living(stage)) & before
     await finish(stage)
@@ -78,6 +80,8 @@ async def a_failed_pod_restarts_the_replica_once(stage: Stage) -> None:
     assert start is None or job(stage).status.start_time == start
     assert [read_record(gang).count for gang in stage.objects(PODGANGS)] == [1]
     await stage.wait_for_events("PodCliqueFailed", "ReplicaRestarting")
+    (restart,) = [event for event in await stage.events() if event.reason == "ReplicaRestarting"]
+    assert f"first: pod {broken.metadata.name}, container main, exit code 1 (Error)" in restart.message
 
 
 async def a_pod_deleted_by_hand_restarts_the_replica_once(stage: Stage) -> None:
@@ -128,6 +132,16 @@ async def the_deadline_ends_it_while_a_scaled_gang_finds_no_room(stage: Stage) -
     assert not any(one.status.was_available for one in stage.objects(PODCLIQUES) if "-b" in one.metadata.name)
 
 
+async def a_job_that_runs_away_is_capped(stage: Stage) -> None:
+    await stage.apply(training(clique("a", exits_after=FOR_EVER), max_restarts=3))
+    await stage.wait_until(lambda: job(stage).status.start_time is not None)
+    await stage.cluster.clock.sleep(2)
+    await limit(stage, maxRuntime="1s", maxRestarts=0)
+    await stage.wait_until(lambda: phase(stage) == "Failed")
+    assert failure(stage) == "MaxRuntimeExceeded"
+    assert stage.pods() == ()
+
+
 async def the_deadline_ends_it(stage: Stage) -> None:
     await stage.apply(training(clique("a", exits_after=FOR_EVER), max_runtime="4s", max_restarts=3))
     await stage.wait_until(lambda: phase(stage) == "Failed")
@@ -167,6 +181,7 @@ STORIES = [
     two_pods_deleted_at_once_restart_the_replica_below_its_minimum,
     a_container_that_crashes_in_place_restarts_the_replica,
     the_deadline_ends_it_while_a_scaled_gang_finds_no_room,
+    a_job_that_runs_away_is_capped,
     the_deadline_ends_it,
     a_completed_pod_deleted_before_its_clique_is_done_is_not_run_again,
 ]

@@ -15,7 +15,7 @@ import yaml
 
 from grove.admission.authorizer import GARBAGE_COLLECTORS
 from grove.admission.tls import LiveContext
-from grove.admission.webhook_app import WebhookOptions, upkeep_of
+from grove.admission.webhook_app import WebhookOptions, build_cert_rotator
 from grove.admission.webhook_certificates import read_certificates
 from grove.api.resources import (
     GROUPS,
@@ -348,7 +348,7 @@ def test_a_training_set_and_its_children_are_never_scaled(trained: Kubectl) -> N
 def test_the_pods_of_a_training_clique_are_not_changed_directly(trained: Kubectl) -> None:
     for patch, words in (
         ({"podSpec": {"hostNetwork": True}}, f"spec.podSpec: {OF_TRAINING} updated"),
-        ({"autoScalingConfig": {"maxReplicas": 4}}, f"spec.autoScalingConfig: {OF_TRAINING} scaled: remove it"),
+        ({"autoScalingConfig": {"maxReplicas": 4}}, f"spec.autoScalingConfig: {OF_TRAINING} scaled: remove this field"),
     ):
         body = msgspec.json.encode({"spec": patch}).decode()
         assert words in trained.attempt("patch", "pclq/trained-0-a", "--type=merge", "-p", body).err
@@ -372,7 +372,7 @@ def test_the_limits_of_a_training_set_change_until_it_has_ended(trained: Kubectl
     )  # fmt: skip
     late = limited(4)
     assert (raised.code, lowered.code, late.code) == (0, 0, 1)
-    assert "spec.trainingSpec: Forbidden: the set has ended (Succeeded): make a new set" in late.err
+    assert "spec.trainingSpec: Forbidden: the set has ended (Succeeded): create a new PodCliqueSet" in late.err
 
 
 def test_a_training_set_is_deleted_and_so_are_its_children(trained: Kubectl) -> None:
@@ -693,7 +693,7 @@ def test_behind_a_service_replicas_agree_on_whom_the_api_server_shall_trust(plan
         await api.client.delete(SECRETS, OPERATOR_NAMESPACE, SECRET_NAME)
         options = WebhookOptions(host="", port=0, namespace=OPERATOR_NAMESPACE, secret_name=SECRET_NAME)
         contexts = [LiveContext() for _ in range(3)]
-        upkeeps = [upkeep_of(api.client, api.clock, Random(i), options, tls) for i, tls in enumerate(contexts)]
+        upkeeps = [build_cert_rotator(api.client, api.clock, Random(i), options, tls) for i, tls in enumerate(contexts)]
         tasks = [asyncio.create_task(upkeep.run()) for upkeep in upkeeps]
 
         async def all_agree() -> bool:

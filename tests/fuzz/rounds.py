@@ -15,7 +15,7 @@ from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
 
 from grove.clock import LoopClock
-from grove.cluster.apiserver.admission.webhook_request import Call, NoVerdict, Outcome, WebhookResult
+from grove.cluster.apiserver.admission.webhook_request import Call, CallFailure, CallResult, WebhookResult
 from grove.cluster.apiserver.api_server import is_stream
 from grove.cluster.built_in_resources import NAMESPACES, ResourceInfo
 from grove.cluster.embedded_cluster import EmbeddedCluster
@@ -53,7 +53,7 @@ def play(seeds: Iterable[int]) -> int:
 async def _played(seeds: tuple[int, ...], log: list[Any]) -> int:
     clock = LoopClock(NOON)
     cluster: EmbeddedCluster = EmbeddedCluster(clock, Random(7), admission=admission_of(lambda: cluster.server.store))
-    cluster.server.ask_webhooks(moody(Random(7)))
+    cluster.server.enable_webhooks(moody(Random(7)))
     failures: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(str(context)))
     life = asyncio.create_task(_lived(cluster, clock))
@@ -133,7 +133,7 @@ async def _streamed(transport: InProcessTransport, request: Request) -> str:
 def moody(random: Random) -> Any:
     """Webhooks that say anything."""
 
-    async def ask(call: Call, uid: str) -> Outcome:
+    async def ask(call: Call, uid: str) -> CallResult:
         return random.choice(
             (
                 WebhookResult(is_allowed=True),
@@ -145,7 +145,7 @@ def moody(random: Random) -> Any:
                 WebhookResult(is_allowed=True, patch=[{"op": "add", "path": "/metadata/labels", "value": {"m": "n"}}]),
                 WebhookResult(is_allowed=True, patch=[{"op": "remove", "path": "/metadata"}]),
                 WebhookResult(is_allowed=True, patch=[None]),
-                NoVerdict("it did not answer"),
+                CallFailure("it did not answer"),
             )
         )
 

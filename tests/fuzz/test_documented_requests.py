@@ -40,7 +40,7 @@ _NAMES = ("a", "b", "c", "new")
 _PROMISES = [not_a_server_error, status_code_conformance, content_type_conformance]
 
 
-class ResourceInfo:
+class ServedCluster:
     """A cluster on a loop that runs in a thread."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class ResourceInfo:
         async with AsyncExitStack() as stack:
             http = await stack.enter_async_context(http_cluster())
             # Never those that a configuration names: schemathesis writes any address into it.
-            http.server.ask_webhooks(moody(Random(7)))
+            http.server.enable_webhooks(moody(Random(7)))
             await populate(InProcessTransport(http.server, http.server.clock))
             self._ready.set_result(http)
             await self._is_over.wait()
@@ -68,16 +68,16 @@ class ResourceInfo:
 
 
 @pytest.fixture(scope="module")
-def resource_info() -> Iterator[ResourceInfo]:
-    made = ResourceInfo()
+def served_cluster() -> Iterator[ServedCluster]:
+    made = ServedCluster()
     yield made
     made.close()
 
 
 @contextmanager
-def _session(resource_info: ResourceInfo, folder: Path) -> Iterator[requests.Session]:
+def _session(served_cluster: ServedCluster, folder: Path) -> Iterator[requests.Session]:
     authority = folder / "ca.pem"
-    authority.write_bytes(resource_info.http.api.ca)
+    authority.write_bytes(served_cluster.http.api.ca)
     with requests.Session() as session:
         session.verify = str(authority)
         session.trust_env = False
@@ -91,9 +91,9 @@ def _documents(session: requests.Session, url: str) -> Iterator[dict[str, Any]]:
         yield session.get(f"{url}/openapi/v3/{path}", timeout=_PATIENCE_SECONDS).json()
 
 
-def test_what_is_documented_is_answered_as_documented(resource_info: ResourceInfo, tmp_path: Path) -> None:
-    url, count = resource_info.http.api.url, 0
-    with _session(resource_info, tmp_path) as session:
+def test_what_is_documented_is_answered_as_documented(served_cluster: ServedCluster, tmp_path: Path) -> None:
+    url, count = served_cluster.http.api.url, 0
+    with _session(served_cluster, tmp_path) as session:
         for document in _documents(session, url):
             schema = schemathesis.openapi.from_dict(document)
             for found in schema.get_all_operations():

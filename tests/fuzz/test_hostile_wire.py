@@ -27,7 +27,7 @@ def test_every_request_on_a_socket_is_answered_and_nobody_is_left_behind() -> No
 
 async def _story(http: HttpClient) -> None:
     # Never those that a stored configuration names: they may be anywhere.
-    http.server.ask_webhooks(moody(Random(7)))
+    http.server.enable_webhooks(moody(Random(7)))
     failures: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(str(context)))
     transport = InProcessTransport(http.server, http.server.clock)

@@ -45,13 +45,15 @@ class Cluster:
         self._folder = folder
         self._loop = asyncio.new_event_loop()
         self._stack = ExitStack()
+        # One generator for all starts: a second with the same seed would give out the uids of the first again.
+        self._random = Random(7)
         self.wait(self._open())
 
     async def _open(self) -> None:
         data_dir = self._stack.enter_context(open_data_dir(self._folder))
         self._journal = GroupCommit(data_dir.store, data_dir.log)
         clock = LoopClock.starting_now()
-        self.server = ApiServer(clock, Random(7), store=data_dir.store)
+        self.server = ApiServer(clock, self._random, store=data_dir.store)
         self.collector = GarbageCollector(self.server, delay=0.0)
         self._care = asyncio.create_task(self.collector.run())
         self.transport = InProcessTransport(self.server, clock)
@@ -117,13 +119,21 @@ class Client(RuleBasedStateMachine):
         return answer
 
     def learn(self, name: str, answer: Answer) -> None:
+        """Take in the answer to a write: the newest version of all objects, unless nothing was written."""
         if answer.status in (200, 201) and answer.body["kind"] == "ConfigMap":
-            revision = int(answer.metadata["resourceVersion"])
-            known = self.known.get(name)
-            if known is None or known["metadata"]["resourceVersion"] != answer.metadata["resourceVersion"]:
+            if (revision := _revision(answer.body)) != self._known_revision(name):
                 assert revision > self.last_revision
-                self.last_revision = revision
-            self.known[name] = answer.body
+            self.remember(name, answer)
+
+    def remember(self, name: str, answer: Answer) -> None:
+        """Take in what a read shows. One collection delete changes several objects, in no promised order."""
+        revision = _revision(answer.body)
+        assert revision >= self._known_revision(name)
+        self.last_revision = max(revision, self.last_revision)
+        self.known[name] = answer.body
+
+    def _known_revision(self, name: str) -> int:
+        return _revision(self.known[name]) if name in self.known else 0
 
     @rule(name=_NAMES, value=_VALUES, owner=st.none() | _NAMES, is_held=st.booleans(), is_dry=st.booleans())
     def create(self, name: str, value: str, owner: str | None, is_held: bool, is_dry: bool) -> None:
@@ -208,7 +218,7 @@ class Client(RuleBasedStateMachine):
             assert shown == listed[name]
             if answer.metadata["resourceVersion"] == self.known[name]["metadata"]["resourceVersion"]:
                 assert answer.body == self.known[name]
-            self.learn(name, answer)
+            self.remember(name, answer)
         assert sorted(self.known) == sorted(listed)
         assert wrong_with_owners(self.cluster.server, self.cluster.collector) == []
 
@@ -226,6 +236,10 @@ class Client(RuleBasedStateMachine):
                 {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid, "blockOwnerDeletion": True}
             ]
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": value}}
+
+
+def _revision(body: JsonObject) -> int:
+    return int(body["metadata"]["resourceVersion"])
 
 
 def test_a_client_is_never_told_two_stories() -> None:

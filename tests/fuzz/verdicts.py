@@ -205,7 +205,7 @@ def wrong_with_owners(server: ApiServer, collector: GarbageCollector) -> list[st
                 wanted.setdefault(owner["uid"], set()).add(metadata["uid"])
     found = {uid: set(dependents) for uid, dependents in collector._dependents.items() if dependents}
     problems = [] if found == wanted else [f"owners as indexed {found}, as objects say {wanted}"]
-    if (known := set(collector._places)) != places:
+    if (known := set(collector._refs)) != places:
         problems.append(f"the collector knows {sorted(known - places)} and does not know {sorted(places - known)}")
     return problems
 

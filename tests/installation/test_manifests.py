@@ -13,18 +13,19 @@ import pytest
 from grove.api import labels
 from grove.api.types.meta import JsonObject
 from grove.api.types.operatorconfiguration import ConfigurationError
-from grove.api.values.yaml_text import spread_text
+from grove.api.values.yaml_text import expanded_yaml
 from grove.installation.install_options import DEFAULT_CONFIGURATION, Installation, InstallationError, plan_installation
 from grove.installation.manifests import installation_objects
+from grove.installation.policy_rule import PolicyRule
 from grove.installation.rbac import (
     CERTIFICATE_ROLE,
     CLUSTER_ROLE,
     LEASE_ROLE,
-    PolicyRule,
     certificate_rules,
     cluster_rules,
     lease_rules,
 )
+from grove.installation.user_roles import EDIT_RULES, VIEW_RULES
 from tests.markdown import ROOT, fences, tables
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -63,7 +64,7 @@ def pod_spec(**wishes: Any) -> JsonObject:
 def test_the_manifests_are_what_was_reviewed(name: str, wishes: dict[str, Any]) -> None:
     """Without the CRDs, which have files of their own."""
     made = installation_objects(installation(**wishes))
-    text = "---\n".join(spread_text(one) for one in made if one["kind"] != "CustomResourceDefinition")
+    text = "---\n".join(expanded_yaml(one) for one in made if one["kind"] != "CustomResourceDefinition")
     path = GOLDEN / f"{name}.yaml"
     if os.environ.get("GROVE_UPDATE_GOLDEN"):
         path.write_text(text)
@@ -248,7 +249,8 @@ def test_no_right_is_wider_than_it_must_be() -> None:
     assert [word for word in words if "*" in word] == []
     loose = [rule for rule in rules if "secrets" in rule.resources and not rule.names]
     assert [rule.verbs for rule in loose] == [("create",)]
-    forbidden = {"roles", "rolebindings", "clusterroles", "serviceaccounts", "horizontalpodautoscalers"}
+    # Without bind and escalate, a Role that the operator creates can allow only what the operator itself may do.
+    forbidden = {"bind", "escalate", "clusterroles", "serviceaccounts", "horizontalpodautoscalers"}
     assert [word for word in words if word in forbidden] == []
 
 
@@ -281,6 +283,20 @@ _FOREIGN = {"scheduling.run.ai", "kai.scheduler", "scheduling.volcano.sh"}
 def all_rules() -> tuple[PolicyRule, ...]:
     made = installation(configuration_text=ALL_SCHEDULERS)
     return (*cluster_rules(made), *lease_rules(made), *certificate_rules(made))
+
+
+def test_the_roles_of_users_aggregate_into_those_of_kubernetes() -> None:
+    found = objects()
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+    aggregates = {
+        name: sorted(key.removeprefix(prefix) for key in one["metadata"]["labels"] if key.startswith(prefix))
+        for (kind, name), one in found.items()
+        if kind == "ClusterRole"
+    }
+    assert aggregates == {CLUSTER_ROLE: [], "grove:view": ["admin", "edit", "view"], "grove:edit": ["admin", "edit"]}
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text()
+    documented = {row for table in tables(page) for row in table if len(row) == 3}
+    assert [row for row in map(_row, (*VIEW_RULES, *EDIT_RULES)) if row not in documented] == []
 
 
 def _row(rule: PolicyRule) -> tuple[str, str, str]:

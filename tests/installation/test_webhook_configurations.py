@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.admission.match_conditions import are_met
+from grove.cluster.apiserver.admission.match_conditions import matches_conditions
 from grove.installation.webhook_configurations import (
     MUTATING_NAMES,
     VALIDATING_NAMES,
@@ -171,7 +171,7 @@ def test_the_authorizer_is_asked_about_whatever_claims_to_be_ours_and_nothing_el
     for name in ("authorizer.webhooks.grove.io", "deletion.authorizer.webhooks.grove.io"):
         (found,) = (webhook for webhook in webhooks() if webhook["name"] == name)
         (claims,) = (one["expression"] for one in found["matchConditions"] if one["name"] == "claims-a-set")
-        assert are_met([claims], request={}, obj=new, old=old) is is_asked
+        assert matches_conditions([claims], request={}, obj=new, old=old) is is_asked
 
 
 GOING: JsonObject = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -200,7 +200,7 @@ def test_the_authorizer_is_asked_about_what_is_leaving_only_if_it_gets_another_o
     (found,) = (webhook for webhook in webhooks() if webhook["name"] == "authorizer.webhooks.grove.io")
     conditions = [one["expression"] for one in found["matchConditions"]]
     request = {"operation": "CREATE" if old is None else "UPDATE", "resource": {"group": group}}
-    assert are_met(conditions, request=request, obj=new, old=old) is is_asked
+    assert matches_conditions(conditions, request=request, obj=new, old=old) is is_asked
 
 
 def test_common_to_all() -> None:

@@ -21,7 +21,7 @@ class Silence(msgspec.Struct, frozen=True):
 # The server says nothing until the time is over that the watch was asked for.
 UNTIL_THE_END = Silence(-1)
 
-SchedulerMessage = bytes | Silence | ApiError
+WatchItem = bytes | Silence | ApiError
 
 
 class ScriptedTransport:
@@ -30,7 +30,7 @@ class ScriptedTransport:
     def __init__(
         self,
         answers: list[Response | ApiError | Silence] | None = None,
-        watches: list[list[SchedulerMessage]] | None = None,
+        watches: list[list[WatchItem]] | None = None,
     ) -> None:
         self._answers = deque(answers or [])
         self._watches = deque(watches or [])
@@ -54,14 +54,14 @@ class ScriptedTransport:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         self.watched_from.append(request.query["resourceVersion"])
-        script: list[SchedulerMessage] = self._watches.popleft() if self._watches else [Silence()]
+        script: list[WatchItem] = self._watches.popleft() if self._watches else [Silence()]
         if script and isinstance(script[0], ApiError):
             raise script[0]
         rest = Silence(float(request.query["timeoutSeconds"]))
         yield _play([rest if said is UNTIL_THE_END else said for said in script])
 
 
-async def _play(script: list[SchedulerMessage]) -> AsyncIterator[bytes]:
+async def _play(script: list[WatchItem]) -> AsyncIterator[bytes]:
     for said in script:
         match said:
             case Silence():

@@ -118,7 +118,7 @@ def test_a_server_that_never_answers_is_given_up(
     monkeypatch: pytest.MonkeyPatch, talk: Talk, question: Callable[[HttpTransport], Awaitable[object]]
 ) -> None:
     monkeypatch.setattr(http_transport, "ANSWER_SECONDS", 0.3)
-    with pytest.raises(ConnectionLost, match="no answer in time") as caught:
+    with pytest.raises(ConnectionLost, match="no response in time") as caught:
         ask(talk, question)
     assert "hidden" not in str(caught.value)
 
@@ -146,7 +146,7 @@ def test_a_handshake_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPat
 def test_a_refused_watch_whose_reason_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_transport, "ANSWER_SECONDS", 0.3)
     talk = saying(CHUNKED.replace(b"200 OK", b"403 Forbidden"), then_silent=True)
-    with pytest.raises(ConnectionLost, match="no answer in time"):
+    with pytest.raises(ConnectionLost, match="no response in time"):
         ask(talk, lines_of)
 
 
@@ -275,7 +275,7 @@ def test_half_of_a_compressed_object_is_no_object() -> None:
         return await Client(transport, SetClock()).get(PODS, "default", "a")
 
     assert ask(saying(gzipped(gzip.compress(pod))), question)
-    with pytest.raises(ConnectionLost, match="the answer cannot be read"):
+    with pytest.raises(ConnectionLost, match="the response cannot be decoded"):
         ask(saying(gzipped(gzip.compress(pod)[:40])), question)
 
 

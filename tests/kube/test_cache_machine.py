@@ -266,7 +266,7 @@ class CacheMachine(RuleBasedStateMachine):
                 self.store.forget(answer.uid)
                 self.forgotten.append(answer.uid)
             case Leaving():
-                self.store.mark_leaving(answer.uids, NOON)
+                self.store.mark_terminating(answer.uids, NOON)
                 assert all(
                     one.metadata.is_terminating for uid in answer.uids if (one := self.store.get(uid)) is not None
                 )

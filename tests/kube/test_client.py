@@ -283,14 +283,14 @@ def test_an_error_page_of_a_proxy_is_quoted() -> None:
 
 def test_a_page_for_people_in_place_of_an_object_is_quoted_with_its_kind() -> None:
     login = Response(status=200, body=b"<html>\n Please  log in", headers={"Content-Type": "text/html; charset=utf-8"})
-    with pytest.raises(ConnectionLost, match=r"it is text/html, perhaps of a proxy in between: <html> Please log in$"):
+    with pytest.raises(ConnectionLost, match=r"it is text/html, perhaps from a proxy: <html> Please log in$"):
         ask(ScriptedTransport([login]), lambda client: client.get(PODS, "default", "a"))
 
 
 def test_an_object_that_cannot_be_read_is_not_quoted() -> None:
     """It might be a Secret."""
     broken = Response(status=200, body=b'{"metadata": hidden', headers={"Content-Type": "application/json"})
-    with pytest.raises(ConnectionLost, match="the answer cannot be read") as caught:
+    with pytest.raises(ConnectionLost, match="the response cannot be decoded") as caught:
         ask(ScriptedTransport([broken]), lambda client: client.get(PODS, "default", "a"))
     assert "hidden" not in str(caught.value)
 
@@ -298,7 +298,9 @@ def test_an_object_that_cannot_be_read_is_not_quoted() -> None:
 @pytest.mark.parametrize("status", [300, 302, 307, 399])
 def test_a_redirection_is_an_error_that_says_where_to(status: int) -> None:
     away = Response(status=status, headers={"Location": "https://login.example/x?state=hidden"})
-    with pytest.raises(ApiError, match=r"redirected to https://login\.example/x; name the API server itself") as caught:
+    with pytest.raises(
+        ApiError, match=r"redirected to https://login\.example/x; set server to the API server itself"
+    ) as caught:
         ask(ScriptedTransport([away]), lambda client: client.create(PODS, "default", {}))
     assert (caught.value.code, caught.value.is_transient) == (status, False)
 
@@ -333,7 +335,7 @@ def limited(answers: list[Response | ApiError | Silence], writes: int) -> int:
     [
         pytest.param([refusal(429, "TooManyRequests")], 16, id="too many"),
         pytest.param([refusal(503, "ServiceUnavailable")], 16, id="unavailable"),
-        pytest.param([Silence(60), ConnectionLost("no answer in time")], 16, id="no answer"),
+        pytest.param([Silence(60), ConnectionLost("no response in time")], 16, id="no answer"),
         pytest.param([ConnectionLost("reset")], 32, id="a broken connection"),
         pytest.param([Silence(60), NoCredentials("the plugin hangs")], 32, id="nothing was sent"),
         pytest.param([refusal(500, "InternalError")], 32, id="an error"),
@@ -345,7 +347,7 @@ def test_what_the_write_limit_learns_from_an_answer(answers: list[Response | Api
 
 def test_an_answer_that_cannot_be_read_is_as_good_as_none() -> None:
     transport = ScriptedTransport([Response(status=201, body=b"<html>")])
-    with pytest.raises(ConnectionLost, match=r"POST .* cannot be read"):
+    with pytest.raises(ConnectionLost, match=r"POST .* cannot be decoded"):
         ask(transport, lambda client: client.create(PODS, "default", {}))
 
 

@@ -338,7 +338,7 @@ def test_a_redirection_is_not_followed_and_says_where_to(status: int) -> None:
         asyncio.run(main())
     assert (caught.value.code, caught.value.reason) == (status, "Redirected")
     assert caught.value.message == (
-        "GET /api/v1/x: redirected to https://login.example/; name the API server itself as server"
+        "GET /api/v1/x: redirected to https://login.example/; set server to the API server itself"
     )
     assert seen == ["/api/v1/x"]
 
@@ -351,5 +351,5 @@ def test_a_page_for_people_is_no_watch() -> None:
         async with http_server(answer) as url, connected(access_to(url)) as transport:
             await lines_of(transport)
 
-    with pytest.raises(ConnectionLost, match="the answer is text/html, perhaps of a proxy in between"):
+    with pytest.raises(ConnectionLost, match="the response is text/html, perhaps from a proxy"):
         asyncio.run(main())

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from grove.kube.api_errors import ApiError, NoCredentials
-from grove.kube.credentials import EARLY_SECONDS, FILE_SECONDS, REFUSED_PAUSE_SECONDS, SHORTEST_LIFE_SECONDS
+from grove.kube.credentials import EARLY_SECONDS, FILE_SECONDS, REJECTED_PAUSE_SECONDS, SHORTEST_LIFE_SECONDS
 from grove.kube.http_transport import HttpTransport
 from grove.kube.kubeconfig import Access
 from grove.kube.transport import Request
@@ -106,7 +106,7 @@ def test_a_server_that_accepts_nothing_is_asked_twice_and_its_plugin_not_at_ever
     async def ask(transport: HttpTransport, clock: SetClock) -> tuple[list[int], list[int]]:
         found = await statuses(transport, GET, GET, GET)
         counts = [len(gatekeeper.seen), script.run_count]
-        clock.ahead = REFUSED_PAUSE_SECONDS + 1
+        clock.ahead = REJECTED_PAUSE_SECONDS + 1
         found += await statuses(transport, GET)
         return found, [*counts, len(gatekeeper.seen), script.run_count]
 
@@ -423,6 +423,6 @@ def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
 
 def test_without_any_token_in_its_file_nothing_is_sent(tmp_path: Path) -> None:
     gatekeeper = Gatekeeper()
-    with pytest.raises(NoCredentials, match="token: no token can be read there; check tokenFile"):
+    with pytest.raises(NoCredentials, match="token: no token can be read; check tokenFile"):
         talk(gatekeeper, lambda transport, _: transport.send(GET), token_file=tmp_path / "token")
     assert gatekeeper.seen == []

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from grove.kube.api_errors import NoCredentials
-from grove.kube.exec_credential import ANSWER_SECONDS, PluginAnswer, ask_plugin
+from grove.kube.exec_credential import TIMEOUT_SECONDS, PluginCredential, run_plugin
 from grove.kube.kubeconfig import Access, ExecPlugin, InteractiveMode
 from tests.bent_time import BentLoop
 from tests.cli.console import attempts
@@ -39,8 +39,8 @@ def script(tmp_path: Path) -> PluginScript:
     return PluginScript(tmp_path)
 
 
-def ask(plugin: ExecPlugin, access: Access = ACCESS) -> PluginAnswer:
-    return asyncio.run(ask_plugin(plugin, access))
+def ask(plugin: ExecPlugin, access: Access = ACCESS) -> PluginCredential:
+    return asyncio.run(run_plugin(plugin, access))
 
 
 # --- question and answer ---------------------------------------------------------------------------------------------
@@ -49,13 +49,13 @@ def ask(plugin: ExecPlugin, access: Access = ACCESS) -> PluginAnswer:
 @pytest.mark.parametrize("api_version", [V1, V1BETA1])
 def test_a_plugin_is_told_the_version_and_answers_in_it(script: PluginScript, api_version: str) -> None:
     script.says(token="secret", api_version=api_version)
-    assert ask(script.plugin(api_version=api_version)) == PluginAnswer(token="secret")
+    assert ask(script.plugin(api_version=api_version)) == PluginCredential(token="secret")
     assert script.asked == {"apiVersion": api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
 
 
 def test_a_plugin_that_wants_to_know_the_cluster_is_told(script: PluginScript) -> None:
     script.says(token="secret")
-    ask(script.plugin(wants_cluster=True, cluster_config={"audience": "x"}))
+    ask(script.plugin(provide_cluster_info=True, cluster_config={"audience": "x"}))
     assert script.asked["spec"]["cluster"] == {
         "server": "https://x.example",
         "tls-server-name": "kubernetes",
@@ -75,10 +75,10 @@ def test_a_plugin_gets_its_arguments_and_environment_on_top_of_ours(
         'printf \'{"apiVersion":"%s","kind":"ExecCredential","status":{"token":"%s"}}\' "$1" "$OURS-$BOTH-$THEIRS"'
     )
     plugin = script.plugin(arguments=(V1,), environment=(("BOTH", "theirs"), ("THEIRS", "x y")))
-    with pytest.raises(NoCredentials, match="contains what no token does"):
+    with pytest.raises(NoCredentials, match="a token with invalid characters"):
         ask(plugin)
     plugin = script.plugin(arguments=(V1,), environment=(("BOTH", "theirs"), ("THEIRS", "xy")))
-    assert ask(plugin) == PluginAnswer(token="ours-theirs-xy")
+    assert ask(plugin) == PluginCredential(token="ours-theirs-xy")
 
 
 def test_a_plugin_may_answer_with_a_certificate_and_say_when_it_expires(script: PluginScript) -> None:
@@ -86,7 +86,7 @@ def test_a_plugin_may_answer_with_a_certificate_and_say_when_it_expires(script: 
     expires_at = datetime(2030, 1, 1, tzinfo=UTC)
     data = {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
     script.says(expires_at=expires_at, **data)
-    assert ask(script.plugin()) == PluginAnswer(certificate=pair.certificate, key=pair.key, expires_at=expires_at)
+    assert ask(script.plugin()) == PluginCredential(certificate=pair.certificate, key=pair.key, expires_at=expires_at)
 
 
 def credential(status: object = None, *, api_version: str = V1, kind: str = "ExecCredential") -> str:
@@ -99,13 +99,13 @@ def credential(status: object = None, *, api_version: str = V1, kind: str = "Exe
         ("", "did not print an ExecCredential"),
         ("<html>", "did not print an ExecCredential"),
         ("{}", "did not print an ExecCredential"),
-        (credential(kind="Pod"), "answered with Pod of"),
+        (credential(kind="Pod"), "returned Pod of"),
         (credential(api_version=V1BETA1), "not ExecCredential of client.authentication.k8s.io/v1;"),
         (credential(), "neither a token nor a certificate"),
         (credential({"token": ""}), "neither a token nor a certificate"),
         (credential({"token": 7}), "did not print an ExecCredential"),
-        (credential({"token": "a\nb: c"}), "what no token does"),
-        (credential({"clientKeyData": "k"}), "it must be both"),
+        (credential({"token": "a\nb: c"}), "a token with invalid characters"),
+        (credential({"clientKeyData": "k"}), "both are required"),
         (credential({"token": "t", "expirationTimestamp": "soon"}), "did not print an ExecCredential"),
     ],
 )
@@ -127,7 +127,7 @@ def test_what_a_failing_plugin_said_is_in_the_error(script: PluginScript) -> Non
 
 def test_what_a_failing_plugin_printed_is_not_in_the_error(script: PluginScript) -> None:
     script.says(token="half-a-secret").does('cat "$HERE/answer.json"; exit 1')
-    with pytest.raises(NoCredentials, match="failed with code 1: it did not say why") as caught:
+    with pytest.raises(NoCredentials, match="failed with code 1: no error message") as caught:
         ask(script.plugin())
     assert "half-a-secret" not in str(caught.value)
 
@@ -155,10 +155,10 @@ def test_a_plugin_that_hangs_is_stopped_with_all_that_it_started(script: PluginS
     script.does('sleep 1000 & echo $! > "$HERE/child.new"; mv "$HERE/child.new" "$HERE/child"; wait')
 
     async def main() -> None:
-        asking = asyncio.create_task(ask_plugin(script.plugin(), ACCESS))
+        asking = asyncio.create_task(run_plugin(script.plugin(), ACCESS))
         while not (script.folder / "child").exists():
             await asyncio.wait([asking], timeout=0.01)
-        loop.leap(ANSWER_SECONDS)
+        loop.leap(TIMEOUT_SECONDS)
         await asking
 
     loop = BentLoop()
@@ -176,7 +176,7 @@ def test_a_plugin_is_stopped_when_nobody_waits_for_it_any_more(script: PluginScr
     script.does('echo $$ > "$HERE/pid.new"; mv "$HERE/pid.new" "$HERE/pid"; exec sleep 1000')
 
     async def main() -> int:
-        asking = asyncio.create_task(ask_plugin(script.plugin(), ACCESS))
+        asking = asyncio.create_task(run_plugin(script.plugin(), ACCESS))
         while not (script.folder / "pid").exists():
             await asyncio.wait([asking], timeout=0.01)
         asking.cancel()
@@ -190,13 +190,13 @@ def test_a_plugin_is_stopped_when_nobody_waits_for_it_any_more(script: PluginScr
 @pytest.mark.parametrize("commands", ["exec yes", "yes >&2; true"], ids=["output", "errors of a child"])
 def test_a_plugin_that_prints_without_end_is_stopped(script: PluginScript, commands: str) -> None:
     script.does(commands)
-    with pytest.raises(NoCredentials, match="printed more than a credential can be and was stopped"):
+    with pytest.raises(NoCredentials, match="printed more than 1 MiB and was stopped"):
         ask(script.plugin())
 
 
 def test_a_plugin_may_say_much_before_it_answers(script: PluginScript) -> None:
     script.says(token="t").does('head -c 500000 /dev/zero >&2; cat "$HERE/answer.json"')
-    assert ask(script.plugin()) == PluginAnswer(token="t")
+    assert ask(script.plugin()) == PluginCredential(token="t")
 
 
 # --- the terminal ----------------------------------------------------------------------------------------------------
@@ -204,19 +204,21 @@ def test_a_plugin_may_say_much_before_it_answers(script: PluginScript) -> None:
 
 def test_without_a_terminal_a_plugin_that_must_ask_is_not_started(script: PluginScript) -> None:
     script.says(token="t")
-    with pytest.raises(NoCredentials, match="there is no terminal; log in with it by hand first"):
+    with pytest.raises(
+        NoCredentials, match="needs a terminal to prompt the user, and there is none; log in with it by hand first"
+    ):
         at_no_terminal(script.plugin(interactive_mode=InteractiveMode.ALWAYS))
     assert script.run_count == 0
 
 
 def test_without_a_terminal_a_plugin_reads_nothing(script: PluginScript) -> None:
     script.says(token="t").does('cat > "$HERE/read"; cat "$HERE/answer.json"')
-    assert at_no_terminal(script.plugin(interactive_mode=InteractiveMode.IF_AVAILABLE)) == PluginAnswer(token="t")
+    assert at_no_terminal(script.plugin(interactive_mode=InteractiveMode.IF_AVAILABLE)) == PluginCredential(token="t")
     assert (script.folder / "read").read_text() == ""
     assert script.asked["spec"] == {"interactive": False}
 
 
-def at_no_terminal(plugin: ExecPlugin) -> PluginAnswer:
+def at_no_terminal(plugin: ExecPlugin) -> PluginCredential:
     with Path(os.devnull).open() as nothing, pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", nothing)
         return ask(plugin)
@@ -225,9 +227,9 @@ def at_no_terminal(plugin: ExecPlugin) -> PluginAnswer:
 PROGRAM = """
 import asyncio, sys
 from grove.kube.kubeconfig import Access, ExecPlugin, InteractiveMode
-from grove.kube.exec_credential import ask_plugin
+from grove.kube.exec_credential import run_plugin
 plugin = ExecPlugin(api_version=sys.argv[2], command=sys.argv[1], interactive_mode=InteractiveMode(sys.argv[3]))
-print(asyncio.run(ask_plugin(plugin, Access(server="https://x", source="s"))).token)
+print(asyncio.run(run_plugin(plugin, Access(server="https://x", source="s"))).token)
 """
 
 

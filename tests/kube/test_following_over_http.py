@@ -227,10 +227,10 @@ def test_a_late_set_is_served_beside_a_crowd() -> None:
         clock = SetClock()
         client = Client(transport, clock, WriteLimiter(clock, start=4, lowest=4, highest=4))
         async with asyncio.TaskGroup() as group:
-            crowd = group.create_task(create_all(client.in_lane("crowd"), [f"crowd-{n}" for n in range(200)]))
+            crowd = group.create_task(create_all(client.with_flow("crowd"), [f"crowd-{n}" for n in range(200)]))
             while len(server.names) < 20:
                 await clock.sleep(0.001)
-            await create_all(client.in_lane("late"), [f"late-{n}" for n in range(10)])
+            await create_all(client.with_flow("late"), [f"late-{n}" for n in range(10)])
             assert not crowd.done()
 
     ask(server.answer, question)

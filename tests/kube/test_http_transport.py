@@ -130,10 +130,10 @@ def test_a_write_that_comes_too_late_when_its_connection_stands_is_not_carried_o
         return web.Response(body=b"{}")
 
     async def ask(transport: HttpTransport) -> None:
-        in_time = Request(method=method, path="/x", body=b"in time", may_leave=lambda: True)
-        too_late = Request(method=method, path="/x", body=b"too late", may_leave=lambda: False)
+        in_time = Request(method=method, path="/x", body=b"in time", may_send=lambda: True)
+        too_late = Request(method=method, path="/x", body=b"too late", may_send=lambda: False)
         await transport.send(in_time)
-        with pytest.raises(ConnectionLost, match="too late"):
+        with pytest.raises(ConnectionLost, match="its deadline has passed"):
             await transport.send(too_late)
         await transport.send(in_time)
 

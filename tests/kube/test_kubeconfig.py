@@ -2,6 +2,7 @@
 
 import base64
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import grove.kube.kubeconfig
 from grove.api.types.meta import JsonObject
 from grove.errors import UserError
 from grove.kube.kubeconfig import Access, ExecPlugin, InteractiveMode, find_access
+from grove.kube.local_cluster import OWN_KUBECONFIG, forget_end, is_answering, record_end
 
 GROUP = "client.authentication.k8s.io"
 EXEC: JsonObject = {"apiVersion": f"{GROUP}/v1", "command": "aws", "interactiveMode": "Never"}
@@ -53,21 +55,47 @@ def encoded(text: str) -> str:
 # --- which file ------------------------------------------------------------------------------------------------------
 
 
-def test_the_search_goes_from_the_flag_over_our_own_file_to_kubectls_rules(folder: Path) -> None:
-    environment = {"HOME": str(folder / "home"), "KUBECONFIG": str(folder / "named")}
-    found = []
+def test_the_search_goes_from_the_flag_over_the_variable_and_a_local_cluster_to_kubectls_default(folder: Path) -> None:
+    home = {"HOME": str(folder / "home"), "XDG_RUNTIME_DIR": str(folder)}
+    named = {**home, "KUBECONFIG": str(write(folder / "named", kubeconfig("named")))}
     usual = write(folder / "home" / ".kube" / "config", kubeconfig("usual"))
-    found.append(find_access({"HOME": environment["HOME"]}).server)
-    write(folder / "named", kubeconfig("named"))
-    found.append(find_access(environment).server)
-    write(folder / ".grove" / "kubeconfig", kubeconfig("own"))
-    found.append(find_access(environment).server)
-    found.append(find_access(environment, kubeconfig=usual).server)
-    assert found == [f"https://{name}.example:6443" for name in ("usual", "named", "own", "usual")]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        local = f"http://127.0.0.1:{server.getsockname()[1]}"
+        write(folder / ".grove" / "kubeconfig", kubeconfig("grove", cluster={"server": local}))
+        assert find_access(named, kubeconfig=usual).context == "usual"
+        assert find_access(named).context == "named"
+        assert (find_access(home).server, find_access(home).source) == (local, ".grove/kubeconfig")
+        assert find_access(home, context="usual").source == str(usual)
+    gone = find_access(home)
+    assert (gone.context, gone.gone_local) == ("usual", local)
+    # Who names the context has chosen the cluster.
+    assert find_access(home, context="usual").gone_local == ""
+    usual.unlink()
+    with pytest.raises(UserError, match=rf"cannot reach {local} .*is the cluster running\? `grove up` starts one"):
+        find_access(home)
+
+
+def test_a_local_cluster_that_ended_is_remembered_until_the_next_one_starts(folder: Path) -> None:
+    environment = {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder / "run")}
+    write(folder / ".kube" / "config", kubeconfig("usual"))
+    assert find_access(environment).gone_local == ""
+    record_end(environment, OWN_KUBECONFIG, "https://127.0.0.1:1")
+    assert find_access(environment).gone_local == "https://127.0.0.1:1"
+    forget_end(environment, OWN_KUBECONFIG)
+    assert find_access(environment).gone_local == ""
+
+
+def test_a_server_with_another_certificate_is_not_the_local_cluster(folder: Path) -> None:
+    """Its port may belong to another program by now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"https://127.0.0.1:{server.getsockname()[1]}"
+        assert is_answering(address, None)
+        assert not is_answering(address, b"no certificate")
+    assert not is_answering(address, None)
 
 
 def test_without_any_file_and_outside_a_pod_there_is_no_cluster(folder: Path) -> None:
-    with pytest.raises(UserError, match=r"no cluster to talk to; start one with `grove up`"):
+    with pytest.raises(UserError, match=r"no cluster found; start one with `grove up`"):
         find_access({"HOME": str(folder)})
 
 
@@ -100,6 +128,7 @@ def test_everything_that_is_needed_to_connect_is_read(folder: Path) -> None:
     assert find_access({}, kubeconfig=path) == Access(
         server="https://mine.example:6443",
         source=str(path),
+        context="mine",
         namespace="team",
         certificate_authority=b"CA",
         tls_server_name="kubernetes",
@@ -151,7 +180,7 @@ def test_everything_that_a_credential_plugin_needs_is_read(folder: Path) -> None
         arguments=("token", "--cluster=c"),
         environment=(("PROFILE", "p"),),
         install_hint="Get it at the help desk.",
-        wants_cluster=True,
+        provide_cluster_info=True,
         cluster_config={"audience": "x"},
         interactive_mode=InteractiveMode.IF_AVAILABLE,
     )
@@ -187,7 +216,7 @@ def test_secrets_do_not_show_when_an_access_is_printed(folder: Path) -> None:
         ({}, "has no current-context; choose one with --context"),
         ({**kubeconfig(), "current-context": "other"}, "has no context 'other'; choose another one (there are: mine)"),
         ({**kubeconfig(), "clusters": []}, "context 'mine' names cluster 'mine', which has no server; add it"),
-        ({**kubeconfig(), "users": []}, "context 'mine' names user 'mine', which is not there; add it"),
+        ({**kubeconfig(), "users": []}, "context 'mine' names user 'mine', which does not exist; add it"),
         (kubeconfig(user={"exec": {"command": "aws"}}), "user 'mine': exec.apiVersion is ''; update the plugin to"),
         (
             kubeconfig(user={"exec": {**EXEC, "apiVersion": f"{GROUP}/v1alpha1"}}),
@@ -200,7 +229,7 @@ def test_secrets_do_not_show_when_an_access_is_printed(folder: Path) -> None:
             "exec.interactiveMode is 'Maybe'; use one of Never, IfAvailable, Always",
         ),
         (kubeconfig(user={"exec": {**EXEC, "args": 7}}), "not a kubeconfig"),
-        (kubeconfig(user={"token": "a b"}), "the token contains what no token does; copy it again"),
+        (kubeconfig(user={"token": "a b"}), "the token contains invalid characters; copy it again"),
         (
             kubeconfig(cluster={"server": "mine.example:6443"}),
             "server 'mine.example:6443' is not a URL; write https://",

@@ -249,7 +249,7 @@ def test_a_server_that_never_answers_is_given_up_and_not_asked_again(
     monkeypatch.setattr(light_transport, "ANSWER_SECONDS", 0.3)
     server = Counted(talk)
     found = ask_light(server.talk, GET)
-    assert found == ["0 ConnectionLost: GET http://127.0.0.1:PORT/api/v1/x: no answer in time"]
+    assert found == ["0 ConnectionLost: GET http://127.0.0.1:PORT/api/v1/x: no response in time"]
     assert server.connections == 1
 
 

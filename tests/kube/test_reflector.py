@@ -15,7 +15,7 @@ from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.in_process_transport import InProcessTransport
 from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
-from grove.kube.reflector import BackOff, ListAll, Reflector, State, WatchFrom
+from grove.kube.reflector import BackOff, ListAll, Reflector, ReflectorCallbacks, State, WatchFrom
 from grove.kube.store import Store
 from grove.kube.transport import Request, Response
 from grove.sim.virtual_clock import run_virtual
@@ -53,10 +53,12 @@ class Followed:
             self.clock,
             Random(0),
             is_optional=is_optional,
-            changed=lambda: self.told.append(not self.reflector.is_missing),
-            lost=self._lose,
-            on_watch=self._note_watch,
-            on_new_history=self._start_over,
+            callbacks=ReflectorCallbacks(
+                on_served_change=lambda: self.told.append(not self.reflector.is_missing),
+                on_watch_lost=self._lose,
+                on_watch=self._note_watch,
+                on_new_history=self._start_over,
+            ),
         )
         self.states: list[State] = [ListAll()]
         self.times: list[float] = [0.0]

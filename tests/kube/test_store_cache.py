@@ -353,7 +353,7 @@ def test_deleting_the_successor_does_not_bring_back_the_predecessor() -> None:
 def test_a_bulk_delete_shows_its_objects_as_leaving_until_the_watch_tells_more() -> None:
     store = listed(obj("a", 3), obj("b", 4, leaving=True), version=5)
     seen = changes(store)
-    store.mark_leaving([Uid("a"), Uid("b"), Uid("gone")], NOON)
+    store.mark_terminating([Uid("a"), Uid("b"), Uid("gone")], NOON)
     assert seen == [(obj("a", 3), obj("a", 3, leaving=True))]
     store.apply(Modified(object=obj("a", 3)))
     assert store.get(Uid("a")) == obj("a", 3, leaving=True)
@@ -364,7 +364,7 @@ def test_a_bulk_delete_shows_its_objects_as_leaving_until_the_watch_tells_more()
 def test_only_a_list_begun_after_a_bulk_delete_may_say_that_an_object_stays() -> None:
     store = listed(obj("a", 3), version=5)
     earlier = store.begin_list()
-    store.mark_leaving([Uid("a")], NOON)
+    store.mark_terminating([Uid("a")], NOON)
     store.apply_list(listing(obj("a", 3), version=5), earlier)
     assert contents(store) == [obj("a", 3, leaving=True)]
     relist(store, obj("a", 3), version=5)

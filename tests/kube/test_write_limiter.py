@@ -15,18 +15,18 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 async def write(limiter: WriteLimiter, flow: str, seconds: float, done: list[tuple[str, float]]) -> None:
     clock = LoopClock(EPOCH)
-    async with limiter.turn(flow) as turn:
+    async with limiter.slot(flow) as slot:
         await clock.sleep(seconds)
-        turn.answered(200)
+        slot.record_response(200)
         done.append((flow, clock.monotonic()))
 
 
 async def one_answer(
     limiter: WriteLimiter, status: int, *, seconds: float = 0.0, retry_after: float | None = None
 ) -> int:
-    async with limiter.turn("a") as turn:
+    async with limiter.slot("a") as slot:
         await LoopClock(EPOCH).sleep(seconds)
-        turn.answered(status, retry_after=retry_after)
+        slot.record_response(status, retry_after=retry_after)
     return limiter.limit
 
 
@@ -36,7 +36,7 @@ def test_no_more_writes_than_the_limit_are_in_flight() -> None:
         seen: list[int] = []
 
         async def count() -> None:
-            async with limiter.turn("a"):
+            async with limiter.slot("a"):
                 seen.append(limiter.in_flight)
                 await LoopClock(EPOCH).sleep(1)
 
@@ -193,9 +193,9 @@ def test_waiting_in_vain_is_push_back_and_a_broken_connection_is_not(seconds: fl
         limiter = WriteLimiter(clock)
         found = []
         for _ in range(4):
-            async with limiter.turn("a") as turn:
+            async with limiter.slot("a") as slot:
                 await clock.sleep(seconds)
-                turn.unanswered()
+                slot.record_no_response()
             found.append(limiter.limit)
         return found
 
@@ -231,7 +231,7 @@ def test_one_who_gives_up_when_its_turn_has_just_come_hands_it_on() -> None:
         limiter = WriteLimiter(LoopClock(EPOCH), start=1, lowest=1, highest=1)
         done: list[tuple[str, float]] = []
         async with asyncio.TaskGroup() as group:
-            first = limiter.turn("a")
+            first = limiter.slot("a")
             await first.__aenter__()
             given_up = group.create_task(write(limiter, "b", 1.0, done))
             group.create_task(write(limiter, "c", 1.0, done))
@@ -262,7 +262,7 @@ def test_a_write_that_fails_gives_its_turn_back() -> None:
     async def main() -> int:
         limiter = WriteLimiter(LoopClock(EPOCH), start=1, lowest=1, highest=1)
         with pytest.raises(ValueError, match="lost"):
-            async with limiter.turn("a"):
+            async with limiter.slot("a"):
                 raise ValueError("lost")
         return limiter.in_flight
 

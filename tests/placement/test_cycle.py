@@ -96,14 +96,15 @@ def test_room_is_kept_when_the_base_was_scheduled_before_this_cycle() -> None:
     placed, waiting = decide(nodes(3), scaled("s", base_is_scheduled=True), other)
     assert sorted(placed) == ["o-0"]
     assert waiting == dict.fromkeys(
-        ("o-1", "o-2"), "0/3 nodes are available: 3 have no room for one more (cpu); room is kept for the minimum of s"
+        ("o-1", "o-2"),
+        "0/3 nodes are available: 3 do not have enough free cpu; capacity is reserved for the minimum of s",
     )
 
 
 def test_a_waiting_pod_is_not_told_a_hundred_names() -> None:
     kept = [scaled(f"s{index}", base_is_scheduled=True) for index in range(5)]
     message = decide(nodes(10), *kept, ungrouped_pods=[pod("p")])[1]["p"]
-    assert message.endswith("room is kept for the minimum of s0, s1, s2 and 2 more")
+    assert message.endswith("capacity is reserved for the minimum of s0, s1, s2 and 2 more")
 
 
 def test_nothing_is_kept_behind_another_controllers_gate() -> None:

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from grove.placement.node_fit import (
-    has_room,
+    count_fitting,
+    has_capacity,
     matches_node,
     meets,
     missing_resources,
-    room_count,
     static_misfit,
     static_score,
     tolerates,
@@ -133,7 +133,7 @@ def test_an_empty_node_term_matches_no_node() -> None:
 def test_room_is_counted_to_the_last_thousandth(free: int, missing: tuple[str, ...]) -> None:
     amounts = {"cpu": free, PODS: ONE}
     assert missing_resources(shape(2), amounts) == missing
-    assert has_room(shape(2), amounts) is (not missing)
+    assert has_capacity(shape(2), amounts) is (not missing)
 
 
 def test_a_resource_that_is_not_asked_for_may_be_used_up_or_absent() -> None:
@@ -143,9 +143,9 @@ def test_a_resource_that_is_not_asked_for_may_be_used_up_or_absent() -> None:
 
 
 def test_the_number_of_pods_is_a_limit_like_any_other() -> None:
-    assert room_count(shape(1), {"cpu": 10 * ONE, PODS: 3 * ONE}, 100) == 3
-    assert room_count(shape(1), {"cpu": 10 * ONE, PODS: 3 * ONE}, 2) == 2
-    assert room_count(shape(1), {"cpu": -ONE, PODS: 3 * ONE}, 2) == 0
+    assert count_fitting(shape(1), {"cpu": 10 * ONE, PODS: 3 * ONE}, 100) == 3
+    assert count_fitting(shape(1), {"cpu": 10 * ONE, PODS: 3 * ONE}, 2) == 2
+    assert count_fitting(shape(1), {"cpu": -ONE, PODS: 3 * ONE}, 2) == 0
 
 
 def test_preferred_node_affinity_adds_and_soft_taints_subtract() -> None:

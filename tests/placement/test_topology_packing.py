@@ -47,7 +47,7 @@ def test_pods_already_placed_fix_the_required_domain() -> None:
         {},
         {
             "a-0": "g needs 1 pod of cpu=1 together on one rack (topology.kubernetes.io/rack), where its placed pods "
-            "are: rack=r0 has room for 0"
+            "are: rack=r0 has capacity for 0"
         },
     )
 
@@ -56,7 +56,7 @@ def test_extras_stay_in_the_required_domain_of_their_mates() -> None:
     placed, waiting = decide(racks(2, 1), gang("g", group("a", 2, 3), pack=required(RACK)))
     assert racks_of(placed) == {"a-0": "r0", "a-1": "r0"}
     assert waiting == {
-        "a-2": "0/3 nodes are available in rack=r0: 2 have no room for one more (cpu), 1 is in another domain"
+        "a-2": "0/3 nodes are available in rack=r0: 2 do not have enough free cpu, 1 is in another domain"
     }
 
 
@@ -126,7 +126,7 @@ def test_the_explanation_names_the_best_domain() -> None:
     training = gang("train", group("w", 4, pods("w", 4, cpu=0, gpu=8)), pack=required(RACK))
     reason = (
         "train needs 4 pods of nvidia.com/gpu=8 together on one rack (topology.kubernetes.io/rack), "
-        "the best rack has room for 3 (rack=r0)"
+        "the best rack has capacity for 3 (rack=r0)"
     )
     assert decide(world, training) == ({}, {f"w-{index}": reason for index in range(4)})
 

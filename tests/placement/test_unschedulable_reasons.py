@@ -6,7 +6,7 @@ import pytest
 
 from grove.placement.types import PODS, NodeView, SchedulingClass, Taint
 from grove.placement.unschedulable_reasons import describe, describe_requests
-from tests.placement.worlds import decide, gang, group, node, nodes, pod, pods, shape
+from tests.placement.worlds import RACK, decide, gang, group, node, nodes, pod, pods, required, shape
 
 MEBI = 1000 << 20
 
@@ -18,7 +18,7 @@ def small_node(name: str) -> NodeView:
 def test_a_gang_that_lacks_one_node_says_so() -> None:
     asking = SchedulingClass(requests=(("memory", 80 * MEBI), (PODS, 1000)))
     ten = tuple(pod(f"p{index}", shape=asking) for index in range(10))
-    message = "needs 10 pods of memory=80Mi together, 9 fit: 9 of 9 nodes have no room for one more (memory)"
+    message = "needs 10 pods of memory=80Mi together, 9 fit: 9 of 9 nodes do not have enough free memory"
     world = [small_node(f"n{index}") for index in range(9)]
     assert set(decide(world, gang("g", group("a", 10, ten)))[1].values()) == {message}
 
@@ -27,9 +27,7 @@ def test_a_gang_that_lacks_one_node_says_so() -> None:
     ("world", "asks", "message"),
     [
         pytest.param([], {}, "0/0 nodes are available: there are none", id="no nodes"),
-        pytest.param(
-            [node("a", slots=0)], {}, "0/1 nodes are available: 1 is too small even when empty (cpu)", id="too small"
-        ),
+        pytest.param([node("a", slots=0)], {}, "never fits: no node has cpu, the pod asks for 1", id="too small"),
         pytest.param(
             [node("a", slots=0), node("b", is_cordoned=True), node("c", is_cordoned=True), node("d", is_ready=False)],
             {},
@@ -57,7 +55,7 @@ def test_a_gang_that_lacks_one_node_says_so() -> None:
         pytest.param(
             [node("a")],
             {"gpu": 1},
-            "0/1 nodes are available: 1 is too small even when empty (nvidia.com/gpu)",
+            "never fits: no node has nvidia.com/gpu, the pod asks for 1",
             id="extended resource",
         ),
     ],
@@ -69,14 +67,21 @@ def test_a_pod_that_finds_no_node_is_told_why(world: list[NodeView], asks: dict[
 def test_a_gang_of_unlike_pods_names_the_one_that_does_not_fit() -> None:
     mixed = gang("g", group("a", 2, 2), group("b", 1, pods("b", 1, cpu=4)))
     assert decide(nodes(3, slots=2), mixed)[1]["a-0"] == (
-        "needs 2 pods of cpu=1 and 1 pod of cpu=4 together, 2 fit: "
-        "3 of 3 nodes are too small even when empty (cpu), for 1 pod of cpu=4"
-    )
+        "never fits: the largest node has 2 cpu, the pod asks for 4"
+    )  # fmt: skip
 
 
 def test_a_gang_without_nodes_says_so() -> None:
     assert decide([], gang("g", group("a", 1, 1)))[1]["a-0"] == (
         "needs 1 pod of cpu=1 together, 0 fit: there are no nodes"
+    )
+
+
+def test_a_pod_above_the_minimum_that_only_its_pack_constraint_keeps_waiting_names_the_constraint() -> None:
+    packed = gang("g", group("a", 0, 1), pack=required(RACK))
+    assert decide(nodes(2), packed) == (
+        {},
+        {"a-0": f"a-0 needs 1 pod of cpu=1 together on one rack ({RACK}), but no node has that label"},
     )
 
 

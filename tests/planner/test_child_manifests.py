@@ -8,10 +8,10 @@ from grove.planner.child_manifests import (
     build_clique,
     build_gang_metadata,
     build_group,
-    build_service,
     prepend_env,
 )
-from grove.planner.desired_state import draw_replica
+from grove.planner.desired_state import build_desired_replica
+from grove.planner.headless_service import build_service
 from tests.dsl import SET_UID, World, appendix_a, context, pcs, role, run_to_rest, scaling
 
 OURS = {"app.kubernetes.io/managed-by": "grove-operator", "app.kubernetes.io/part-of": "p"}
@@ -107,16 +107,16 @@ def test_owners_are_the_set_the_group_and_the_clique() -> None:
         one.metadata.name: [(owner.kind, owner.name, owner.controller) for owner in one.metadata.owner_references]
         for one in children
     }
-    of_set, of_group = [("PodCliqueSet", "p", True)], [("PodCliqueScalingGroup", "p-0-g", True)]
+    explain_set, explain_group = [("PodCliqueSet", "p", True)], [("PodCliqueScalingGroup", "p-0-g", True)]
     assert owners == {
-        "p-0": of_set,
-        "p-0-a": of_set,
-        "p-0-g": of_set,
-        "p-0-g-0": of_set,
-        "p-0-g-0-b": of_group,
-        "p-0-g-0-c": of_group,
-        "p-0-g-1-b": of_group,
-        "p-0-g-1-c": of_group,
+        "p-0": explain_set,
+        "p-0-a": explain_set,
+        "p-0-g": explain_set,
+        "p-0-g-0": explain_set,
+        "p-0-g-0-b": explain_group,
+        "p-0-g-0-c": explain_group,
+        "p-0-g-1-b": explain_group,
+        "p-0-g-1-c": explain_group,
     }
     assert {pod.metadata.owner_references[0].kind for pod in world.all(PODS)} == {"PodClique"}
 
@@ -129,7 +129,7 @@ def test_a_group_is_its_config_at_birth() -> None:
             annotations={"grove.io/mnnvl-group": "rack", "other": "no"},
         )
     )
-    assert build_group(ctx, 4, draw_replica(ctx, 4, {}).groups[0]) == {
+    assert build_group(ctx, 4, build_desired_replica(ctx, 4, {}).groups[0]) == {
         "apiVersion": "grove.io/v1alpha1",
         "kind": "PodCliqueScalingGroup",
         "metadata": {
@@ -151,7 +151,7 @@ def test_a_group_is_its_config_at_birth() -> None:
 def test_a_groups_own_mnnvl_group_is_not_overwritten() -> None:
     own = scaling("g", "b", annotations={labels.MNNVL_GROUP: "own"})
     ctx = context(pcs(role("b"), groups=(own,), annotations={labels.MNNVL_GROUP: "rack"}))
-    body = build_group(ctx, 0, draw_replica(ctx, 0, {}).groups[0])
+    body = build_group(ctx, 0, build_desired_replica(ctx, 0, {}).groups[0])
     assert body["metadata"]["annotations"] == {labels.MNNVL_GROUP: "own"}
 
 
@@ -164,7 +164,7 @@ def test_a_standalone_clique_is_its_template() -> None:
         pod={"nodeSelector": {"disk": "ssd"}},
     )
     ctx = context(pcs(template, template={"priority_class_name": "high"}))
-    clique = draw_replica(ctx, 0, {}).base.cliques[0]
+    clique = build_desired_replica(ctx, 0, {}).base.cliques[0]
     body = build_clique(ctx, 0, clique, owner=ctx.subject, incarnation="7")
     assert body["metadata"] == {
         "namespace": "default",
@@ -203,7 +203,7 @@ def test_a_members_containers_learn_of_their_group() -> None:
         groups=(scaling("g", "b", "c"),),
     )
     ctx = context(template)
-    body = build_clique(ctx, 0, draw_replica(ctx, 0, {}).base.cliques[0], owner=ctx.subject, incarnation="1")
+    body = build_clique(ctx, 0, build_desired_replica(ctx, 0, {}).base.cliques[0], owner=ctx.subject, incarnation="1")
     group_env = [
         label_env("GROVE_PCSG_NAME", "grove.io/podcliquescalinggroup"),
         {"name": "GROVE_PCSG_TEMPLATE_NUM_PODS", "value": "5"},
@@ -237,7 +237,7 @@ def test_a_gang_shows_the_sets_own_labels_and_annotations_to_schedulers() -> Non
             },
         )
     )
-    assert build_gang_metadata(ctx, 0, draw_replica(ctx, 0, {}).base, "1") == {
+    assert build_gang_metadata(ctx, 0, build_desired_replica(ctx, 0, {}).base, "1") == {
         "name": "p-0",
         "labels": OURS
         | {

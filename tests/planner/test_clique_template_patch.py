@@ -11,7 +11,7 @@ from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import CliqueTemplate
 from grove.cluster.patches.merge_patch import apply_merge_patch
 from grove.planner.child_manifests import build_clique, clique_template_patch
-from grove.planner.desired_state import draw_replica
+from grove.planner.desired_state import build_desired_replica
 from grove.planner.rollout.revision_history import Targets
 from grove.planner.snapshot import build_context
 from tests.dsl import World, pcs, revision, role, run_to_rest, scaling
@@ -31,7 +31,7 @@ def patch_between(old: CliqueTemplate, new: CliqueTemplate, edits: JsonObject | 
     targets = Targets(build_context(after), (revision(before, 1), revision(after, 2)))
     context = targets.newest
     assert context is not None
-    (clique,) = draw_replica(context, 0, {}).cliques
+    (clique,) = build_desired_replica(context, 0, {}).cliques
     (current,) = world.all(PODCLIQUES)
     patch = clique_template_patch(context, 0, clique, current, owner=context.subject)
     return world.json(PODCLIQUES, "p-0-a"), patch
@@ -86,7 +86,7 @@ def test_what_is_patched_is_what_would_be_made() -> None:
     new = role("a", labels={"y": "1"}, annotations={"m": "1"}, pod=pod("v2", hostNetwork=True))
     stored, patch = patch_between(old, new)
     context = build_context(pcs(new))
-    (clique,) = draw_replica(context, 0, {}).cliques
+    (clique,) = build_desired_replica(context, 0, {}).cliques
     made = build_clique(context, 0, clique, owner=context.subject, incarnation="1")
     after = apply_merge_patch(stored, patch)
     assert merge_patch(after["spec"], made["spec"]) is None

@@ -2,11 +2,11 @@
 
 import pytest
 
-from grove.planner.desired_state import CliqueBlueprint, GangBlueprint, ReplicaBlueprint, draw_replica
+from grove.planner.desired_state import DesiredClique, DesiredGang, DesiredReplica, build_desired_replica
 from tests.dsl import appendix_a, context, pcs, role, scaling
 
 
-def drawn(replica: ReplicaBlueprint) -> dict[str, list[str]]:
+def drawn(replica: DesiredReplica) -> dict[str, list[str]]:
     return {gang.name: [clique.name for clique in gang.cliques] for gang in replica.gangs}
 
 
@@ -14,12 +14,12 @@ def test_a_replica_is_drawn_with_its_standalone_cliques_first_and_group_replicas
     ctx = context(appendix_a())
     a, b, c = ctx.spec.template.cliques
     base = (
-        CliqueBlueprint(name="p-0-a", template=a, gang="p-0"),
-        CliqueBlueprint(name="p-0-g-0-b", template=b, gang="p-0", group="p-0-g", group_replica_index=0),
-        CliqueBlueprint(name="p-0-g-0-c", template=c, gang="p-0", group="p-0-g", group_replica_index=0),
+        DesiredClique(name="p-0-a", template=a, gang="p-0"),
+        DesiredClique(name="p-0-g-0-b", template=b, gang="p-0", group="p-0-g", group_replica_index=0),
+        DesiredClique(name="p-0-g-0-c", template=c, gang="p-0", group="p-0-g", group_replica_index=0),
     )
     scaled = tuple(
-        CliqueBlueprint(
+        DesiredClique(
             name=f"p-0-g-1-{template.name}",
             template=template,
             gang="p-0-g-0",
@@ -29,19 +29,19 @@ def test_a_replica_is_drawn_with_its_standalone_cliques_first_and_group_replicas
         )
         for template in (b, c)
     )
-    replica = draw_replica(ctx, 0, {})
+    replica = build_desired_replica(ctx, 0, {})
     assert replica.name == "p-0"
     assert [(group.name, group.config, group.replicas) for group in replica.groups] == [("p-0-g", ctx.groups[0], 2)]
-    assert replica.base == GangBlueprint(name="p-0", cliques=base)
+    assert replica.base == DesiredGang(name="p-0", cliques=base)
     assert replica.scaled == (
-        GangBlueprint(name="p-0-g-0", cliques=scaled, base_gang="p-0", group="p-0-g", group_replica_index=1),
+        DesiredGang(name="p-0-g-0", cliques=scaled, base_gang="p-0", group="p-0-g", group_replica_index=1),
     )
     assert tuple(replica.cliques) == (*base, *scaled)
     assert [gang.is_base for gang in replica.gangs] == [True, False]
 
 
 def test_every_index_has_names_of_its_own() -> None:
-    assert drawn(draw_replica(context(appendix_a(name="web")), 12, {})) == {
+    assert drawn(build_desired_replica(context(appendix_a(name="web")), 12, {})) == {
         "web-12": ["web-12-a", "web-12-g-0-b", "web-12-g-0-c"],
         "web-12-g-0": ["web-12-g-1-b", "web-12-g-1-c"],
     }
@@ -56,7 +56,7 @@ def test_the_example_of_the_specification() -> None:
             name="my-pcs",
         )
     )
-    assert drawn(draw_replica(ctx, 0, {})) == {
+    assert drawn(build_desired_replica(ctx, 0, {})) == {
         "my-pcs-0": [f"my-pcs-0-prefill-{j}-{name}" for j in range(3) for name in ("leader", "worker")],
         "my-pcs-0-prefill-0": ["my-pcs-0-prefill-3-leader", "my-pcs-0-prefill-3-worker"],
         "my-pcs-0-prefill-1": ["my-pcs-0-prefill-4-leader", "my-pcs-0-prefill-4-worker"],
@@ -72,14 +72,14 @@ def test_the_example_of_the_specification() -> None:
     ],
 )
 def test_the_scale_of_a_group_that_exists_wins_over_the_template(live: int, gangs: list[str]) -> None:
-    assert [gang.name for gang in draw_replica(context(appendix_a()), 0, {"p-0-g": live}).gangs] == gangs
+    assert [gang.name for gang in build_desired_replica(context(appendix_a()), 0, {"p-0-g": live}).gangs] == gangs
 
 
 def test_group_members_come_in_the_order_of_the_group_and_groups_in_the_order_of_the_template() -> None:
     ctx = context(
         pcs(role("x"), role("y"), role("z"), groups=(scaling("late", "z", "x"), scaling("early", "y", replicas=2)))
     )
-    assert drawn(draw_replica(ctx, 0, {})) == {
+    assert drawn(build_desired_replica(ctx, 0, {})) == {
         "p-0": ["p-0-late-0-z", "p-0-late-0-x", "p-0-early-0-y"],
         "p-0-early-0": ["p-0-early-1-y"],
     }

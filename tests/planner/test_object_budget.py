@@ -9,7 +9,7 @@ from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, POD
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.planner.actions import Create, Plan
 from grove.planner.plan import plan
-from grove.planner.plan_cache import Memo
+from grove.planner.plan_cache import PlanCache
 from grove.planner.snapshot import ClusterContext, Snapshot, build_context
 from tests.dsl import World, pcs, role, run_to_rest, scaling
 
@@ -30,8 +30,8 @@ def seen(one: World, budget: int = BUDGET) -> Snapshot:
     return msgspec.structs.replace(snapshot, context=context)
 
 
-def decide(one: World, budget: int = BUDGET, memo: Memo | None = None) -> Plan:
-    return plan(seen(one, budget), one.now, memo)
+def decide(one: World, budget: int = BUDGET, cache: PlanCache | None = None) -> Plan:
+    return plan(seen(one, budget), one.now, cache)
 
 
 def settle(one: World, budget: int = BUDGET) -> None:
@@ -60,9 +60,9 @@ def condition(one: World) -> tuple[str, str] | None:
 
 
 MESSAGE = (
-    "with the present scale of its groups and cliques the set asks for {} objects, and may have 30: nothing more is "
+    "at the current scale of its groups and cliques the set needs {} objects, and may have 30: nothing more is "
     "created for replicas that are scaled out; scale them in, or "
-    "raise limits.objectsPerSet in the operator's configuration"
+    "raise limits.objectsPerSet in the operator configuration"
 )
 
 
@@ -130,7 +130,7 @@ def test_a_set_whose_spec_asks_for_too_much_is_not_carried_out_and_says_how_to_c
     assert counts(one) == [0, 0, 0, 0]
     reason, message = condition(one) or ("", "")
     assert reason == "ObjectBudgetExceeded"
-    assert message.startswith("spec.replicas: Invalid value: 2: these are 22 objects (8 pods, 6 PodCliques, ")
+    assert message.startswith("spec.replicas: Invalid value: 2: the set would have 22 objects (8 pods, 6 PodCliques, ")
     one.edit(PODCLIQUESETS, "p", {"spec": {"replicas": 1}})
     settle(one, budget=21)
     assert counts(one) == [1, 3, 2, 4]
@@ -138,12 +138,12 @@ def test_a_set_whose_spec_asks_for_too_much_is_not_carried_out_and_says_how_to_c
 
 
 def test_a_memo_gives_the_same_plan_when_the_budget_is_exceeded_and_when_it_is_not_any_more() -> None:
-    one, memo = world(), Memo()
+    one, cache = world(), PlanCache()
     for replicas in (2, 100, 3, 4, 5, 2):
         one.scale(GROUPS, "p-0-g", replicas)
         for _ in range(3):
             snapshot = seen(one)
-            with_memo, without = plan(snapshot, one.now, memo), plan(snapshot, one.now)
+            with_memo, without = plan(snapshot, one.now, cache), plan(snapshot, one.now)
             assert with_memo == without
             one.carry_out(without)
             one.live()

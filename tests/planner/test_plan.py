@@ -11,7 +11,7 @@ from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODS
 from grove.api.types.podcliqueset import GangStatus, PodCliqueSetStatus
 from grove.planner.actions import Plan
 from grove.planner.plan import plan
-from grove.planner.plan_cache import Memo
+from grove.planner.plan_cache import PlanCache
 from tests.dsl import (
     NOW,
     World,
@@ -22,6 +22,7 @@ from tests.dsl import (
     gang,
     pcs,
     pod,
+    problems,
     replica,
     role,
     run_to_rest,
@@ -46,7 +47,7 @@ class TestAnInvalidSet:
         decided = plan(facts, NOW)
         assert decided.chains == ()
         (status,) = decided.statuses
-        (condition,) = status.patch["conditions"]
+        (condition,) = problems(status.patch)
         assert (condition["type"], condition["reason"], condition["message"]) == (
             "ReconcileFailed",
             "InvalidSpec",
@@ -83,7 +84,7 @@ class TestAnInvalidSet:
         world.edit(PODCLIQUESETS, "p", {"spec": {"template": {"cliques": template["cliques"][:1]}}})
         run_to_rest(world)
         status = world.json(PODCLIQUESETS, "p")["status"]
-        assert ("conditions" in status, "lastErrors" in status, status["availableReplicas"]) == (False, False, 1)
+        assert (problems(status), "lastErrors" in status, status["availableReplicas"]) == ([], False, 1)
 
 
 class TestTheSetsStatus:
@@ -141,46 +142,46 @@ class TestIdleIsSilent:
 
 class TestTheMemo:
     def test_plans_only_what_changed(self) -> None:
-        memo = Memo()
+        cache = PlanCache()
         views = tuple(replica(clique(ready=1, name=f"p-{i}-a"), index=i, services=(service(i),)) for i in range(5))
         facts = snapshot(pcs(role("a"), replicas=5), *views)
-        plan(facts, NOW, memo)
-        assert memo.planned_count == 5
-        plan(facts, NOW, memo)
-        assert memo.planned_count == 5
+        plan(facts, NOW, cache)
+        assert cache.planned_count == 5
+        plan(facts, NOW, cache)
+        assert cache.planned_count == 5
         changed = replica(clique(ready=1, name="p-3-a"), index=3, services=(service(3),))
-        plan(msgspec.structs.replace(facts, replicas=(*views[:3], changed, views[4])), NOW, memo)
-        assert memo.planned_count == 6
+        plan(msgspec.structs.replace(facts, replicas=(*views[:3], changed, views[4])), NOW, cache)
+        assert cache.planned_count == 6
 
     def test_plans_everything_when_the_set_asks_for_something_else(self) -> None:
-        memo = Memo()
+        cache = PlanCache()
         facts = snapshot(pcs(replicas=3))
-        plan(facts, NOW, memo)
-        plan(snapshot(pcs(replicas=3)), NOW, memo)
-        assert memo.planned_count == 6
+        plan(facts, NOW, cache)
+        plan(snapshot(pcs(replicas=3)), NOW, cache)
+        assert cache.planned_count == 6
 
     def test_does_not_outlive_a_wake_up(self) -> None:
-        memo = Memo()
+        cache = PlanCache()
         view = clique(failed(0, failures=1, ended=NOW), replicas=1)
         facts = snapshot(pcs(role("a")), replica(view, gangs=(gang(view),), services=(service(),)))
         for seconds, planned in ((0, 1), (9, 1), (10, 2)):
-            decided = plan(facts, at(seconds), memo)
-            assert memo.planned_count == planned
+            decided = plan(facts, at(seconds), cache)
+            assert cache.planned_count == planned
         assert "create pods/" in " ".join(told(decided))
 
     def test_gives_the_same_plans_through_a_whole_story(self) -> None:
-        def story(memo: Memo | None) -> list[bytes]:
+        def story(cache: PlanCache | None) -> list[bytes]:
             world = World(appendix_a(replicas=2), quota=11)
             plans: list[Plan] = []
             for _ in range(40):
-                decided = plan(world.snapshot(), world.now, memo)
+                decided = plan(world.snapshot(), world.now, cache)
                 plans.append(decided)
                 world.carry_out(decided)
                 if not world.live() and decided.is_empty and decided.requeue_at:
                     world.now = decided.requeue_at
             return [encoded(decided) for decided in plans]
 
-        assert story(Memo()) == story(None)
+        assert story(PlanCache()) == story(None)
 
 
 STORY = """

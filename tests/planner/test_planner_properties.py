@@ -15,7 +15,7 @@ from grove.api.types.podgang import PodGang
 from grove.planner.actions import Create, Delete, Patch, Plan
 from grove.planner.gangs.podgang import referenced_names
 from grove.planner.plan import plan
-from grove.planner.plan_cache import Memo
+from grove.planner.plan_cache import PlanCache
 from grove.planner.pods.pod_sync import plan_pods
 from grove.planner.views import CliqueView, pod_index
 from tests.dsl import NOW, World, actions, at, clique, pcs, pod, role, run_to_rest, scaling
@@ -36,7 +36,7 @@ def any_pod(draw: st.DrawFn, index: int, name: str) -> Pod:
         name=name,
         phase=phase,
         gates=draw(st.sampled_from([(), (GATE,), ("theirs",), (GATE, "theirs")])),
-        leaving=draw(st.booleans()),
+        terminating=draw(st.booleans()),
         failures=draw(st.integers(0, 3)),
         ended=NOW if phase in ("Failed", "Succeeded") else None,
         template_hash=draw(st.sampled_from(["new", "old"])),
@@ -61,8 +61,8 @@ def test_never_more_creates_than_missing_and_never_two_pods_with_one_index(
 ) -> None:
     view, referenced = given
     decided = plan_pods(view, referenced, NOW)
-    given_up = {entry.pod.metadata.uid for entry in decided.delete}
-    kept = [one for one in view.active if one.metadata.uid not in given_up]
+    failed_indices = {entry.pod.metadata.uid for entry in decided.delete}
+    kept = [one for one in view.active if one.metadata.uid not in failed_indices]
     indices = [*(pod_index(one) for one in kept), *(new.index for new in decided.create)]
     assert len(indices) == len(set(indices))
     assert len(indices) <= view.replicas
@@ -74,7 +74,7 @@ def test_never_more_creates_than_missing_and_never_two_pods_with_one_index(
 def test_a_new_pod_never_gets_a_name_that_was_used(given: tuple[CliqueView, tuple[str, ...]]) -> None:
     view, referenced = given
     decided = plan_pods(view, referenced, NOW)
-    used = {one.metadata.name for one in (*view.active, *view.leaving, *view.failed, *view.succeeded)}
+    used = {one.metadata.name for one in (*view.active, *view.terminating, *view.failed, *view.succeeded)}
     assert used.isdisjoint(new.name for new in decided.create)
     assert len(decided.names) == len(set(decided.names))
     assert {new.name for new in decided.create} <= set(decided.names)
@@ -133,7 +133,8 @@ def somewhere(data: st.DataObject, world: World) -> None:
         never_wrong(world, decided)
         stages = data.draw(st.integers(0, 5), label="stages")
         cut = tuple(
-            type(chain)(key=chain.key, part=chain.part, stages=chain.stages[:stages]) for chain in decided.chains
+            type(chain)(key=chain.key, replica_index=chain.replica_index, stages=chain.stages[:stages])
+            for chain in decided.chains
         )
         statuses = decided.statuses if data.draw(st.booleans(), label="statuses") else ()
         world.carry_out(Plan(chains=cut, statuses=statuses))
@@ -199,9 +200,9 @@ def test_from_any_state_the_world_comes_to_rest_with_everything_running(
 def test_remembering_plans_changes_no_plan(observed: PodCliqueSet, data: st.DataObject) -> None:
     world = World(observed)
     somewhere(data, world)
-    memo = Memo()
+    cache = PlanCache()
     for _ in range(30):
-        decided = plan(world.snapshot(), world.now, memo)
+        decided = plan(world.snapshot(), world.now, cache)
         assert decided == plan(world.snapshot(), world.now)
         world.carry_out(decided)
         if not world.live() and decided.is_empty:
@@ -231,7 +232,11 @@ def test_whatever_is_refused_no_rule_is_broken_and_it_heals(
     assert all(one.is_ready for one in world.all(PODS))
     reached = world.pcs
     assert reached is not None
-    assert (reached.status.available_replicas, reached.status.conditions) == (reached.spec.replicas, ())
+    assert reached.status.available_replicas == reached.spec.replicas
+    assert [(one.type, one.status) for one in reached.status.conditions] == [
+        ("Available", "True"),
+        ("Progressing", "True"),
+    ]
 
 
 @STORIES

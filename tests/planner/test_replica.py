@@ -22,6 +22,7 @@ from tests.dsl import (
     group,
     pcs,
     pod,
+    problems,
     replica,
     role,
     run_to_rest,
@@ -79,7 +80,7 @@ class TestFromNothing:
 
     def test_replicas_have_chains_of_their_own(self) -> None:
         chains = plan(snapshot(appendix_a(replicas=3)), NOW).chains
-        assert [(chain.key, chain.part) for chain in chains] == [
+        assert [(chain.key, chain.replica_index) for chain in chains] == [
             *((f"p-{i}", i) for i in range(3)),
             *((f"p-{i}/gates", i) for i in range(3)),
         ]
@@ -112,9 +113,9 @@ class TestScale:
         victim = world.names(PODS)[1]
         assert told(decided) == [
             "p-0 0: patch podgangs/p-0 (gang p-0 follows its cliques)",
-            f"p-0 1: delete pods/{victim} (the clique has 2 pods and asks for 1)",
+            f"p-0 1: delete pods/{victim} (the clique has 2 pods and requests 1)",
         ]
-        assert decided.looks == (
+        assert decided.live_reads == (
             LiveRead(
                 namespace="default",
                 selector="grove.io/podclique=p-0-a",
@@ -125,7 +126,7 @@ class TestScale:
     def test_a_look_is_asked_for_only_when_running_pods_go(self) -> None:
         world = settled(World(pcs(role("a", 2))))
         world.end(world.names(PODS)[0])
-        assert plan(world.snapshot(), NOW).looks == ()
+        assert plan(world.snapshot(), NOW).live_reads == ()
 
     def test_a_set_that_grows_gets_new_replicas_and_keeps_the_old(self) -> None:
         world = settled(World(appendix_a()))
@@ -155,7 +156,7 @@ class TestRepair:
         lines = lines_of(world)
         assert lines[0] == "p-0 0: patch podgangs/p-0 (gang p-0 follows its cliques)"
         assert [line.partition(": ")[2].split(" ")[0] for line in lines[1:]] == ["create", "delete"]
-        assert lines[2] == f"p-0 2: delete pods/{ended} (pod {ended} ended ({phase}) and is not needed any more)"
+        assert lines[2] == f"p-0 2: delete pods/{ended} (pod {ended} ended ({phase}) and is no longer needed)"
         run_to_rest(world)
         assert [one.metadata.labels[labels.POD_INDEX] for one in world.all(PODS)] == ["0", "1"]
         assert all(one.is_ready for one in world.all(PODS))
@@ -201,7 +202,7 @@ class TestRepair:
         assert world.json(PODGANGS, "p-0")["metadata"]["labels"][labels.INCARNATION] == "1"
 
     def test_a_leaving_clique_keeps_its_name_and_nothing_is_made_under_it(self) -> None:
-        view = clique(pod(0), leaving=True, replicas=1)
+        view = clique(pod(0), terminating=True, replicas=1)
         seen = replica(view, gangs=(gang(view),), services=(service(),))
         assert plan(snapshot(pcs(role("a")), seen), NOW).chains == ()
 
@@ -209,7 +210,7 @@ class TestRepair:
         world = settled(World(pcs()))
         world.edit(SERVICES, "p-0", {"spec": {"publishNotReadyAddresses": False, "selector": {"extra": "x"}}})
         assert lines_of(world) == [
-            "p-0/service 0: patch services/p-0 (the service is not as the set's headlessServiceConfig says)"
+            "p-0/service 0: patch services/p-0 (the service differs from the set's headlessServiceConfig)"
         ]
         run_to_rest(world)
         assert world.json(SERVICES, "p-0")["spec"] == {
@@ -255,7 +256,7 @@ class TestARefusedObject:
         decided = plan(snapshot(pcs(role("a")), seen), NOW)
         assert (decided.chains, decided.findings, decided.requeue_at) == ((), (), None)
         (set_status,) = [status for status in decided.statuses if status.resource is PODCLIQUESETS]
-        assert ("conditions" in set_status.patch, "lastErrors" in set_status.patch) == (False, False)
+        assert (problems(set_status.patch), "lastErrors" in set_status.patch) == ([], False)
 
 
 class TestGatesInAPlan:
@@ -351,4 +352,4 @@ class TestGatesInAPlan:
     def test_facts_about_a_replica_come_before_its_acts_whatever_a_label_says(self) -> None:
         a = clique(pod(0), labels={labels.PODGANG: "p-0", labels.SET_REPLICA_INDEX: "7", labels.INCARNATION: "1"})
         decided = plan(snapshot(pcs(), replica(a, gangs=(gang(a),), services=(service(),))), NOW)
-        assert {status.part for status in decided.statuses if status.resource is PODCLIQUES} == {0}
+        assert {status.replica_index for status in decided.statuses if status.resource is PODCLIQUES} == {0}

@@ -121,8 +121,10 @@ def inference(steps: frozenset[ReplicaStep]) -> Case:
         ),
         gangs=(gang(a, b, c, d, annotations=annotations(steps, recreation)),),
     )
-    turn = CurrentlyUpdating(replica_index=0, update_started_at=NOW)
-    return Case(asked, seen, role=UpdateRole(is_turn=True, turn=turn) if UPDATE in steps else NO_ROLE)
+    current_replica = CurrentlyUpdating(replica_index=0, update_started_at=NOW)
+    return Case(
+        asked, seen, role=UpdateRole(is_current=True, current_replica=current_replica) if UPDATE in steps else NO_ROLE
+    )
 
 
 def training(steps: frozenset[ReplicaStep]) -> Case:

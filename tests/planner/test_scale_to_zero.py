@@ -10,10 +10,10 @@ from grove.api.types.meta import Condition, ConditionStatus
 from grove.api.types.podclique import PodCliqueStatus
 from grove.api.types.podgang import GangPhase, PodGangSpec
 from grove.planner.actions import Create, Patch, Plan, StatusPriority
-from grove.planner.desired_state import draw_replica
+from grove.planner.desired_state import build_desired_replica
 from grove.planner.gangs.gang_state import GangState
 from grove.planner.gangs.gate_removal import gates_of
-from grove.planner.gangs.podgang import draw_gang_spec, read_zero_count, write_zero_counts
+from grove.planner.gangs.podgang import build_gang_spec, read_zero_count, write_zero_counts
 from grove.planner.plan import plan
 from grove.planner.pods.pod_sync import CliquePods
 from grove.planner.status.availability import (
@@ -62,7 +62,7 @@ def zero(name: str = A, *, needs: int = 2, status: PodCliqueStatus | None = None
     return clique(name=name, replicas=0, needs=needs, status=status or PodCliqueStatus(was_available=True))
 
 
-def no(reason: Reason, message: str) -> ConditionResult:
+def condition_false(reason: Reason, message: str) -> ConditionResult:
     return ConditionResult(status=ConditionStatus.FALSE, reason=reason, message=message)
 
 
@@ -72,7 +72,7 @@ def no(reason: Reason, message: str) -> ConditionResult:
 def test_a_clique_at_zero_is_available_scheduled_and_never_in_breach() -> None:
     view = zero()
     assert (is_available(view), has_minimum(view)) == (True, True)
-    assert clique_breach(view) == no(Reason.SCALED_TO_ZERO, AT_ZERO)
+    assert clique_breach(view) == condition_false(Reason.SCALED_TO_ZERO, AT_ZERO)
     assert clique_scheduled(view) == ConditionResult(
         status=ConditionStatus.TRUE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO
     )
@@ -87,17 +87,17 @@ def test_a_clique_that_is_only_at_zero_never_was_available() -> None:
     [
         pytest.param(
             clique(replicas=2, needs=2, status=told(Reason.SCALED_TO_ZERO)),
-            no(Reason.NEVER_AVAILABLE, "0 of at least 2 pods are ready"),
+            condition_false(Reason.NEVER_AVAILABLE, "0 of at least 2 pods are ready"),
             id="scaled up a moment ago",
         ),
         pytest.param(
             clique(pod(0), replicas=2, needs=2, status=told(Reason.NEVER_AVAILABLE)),
-            no(Reason.NEVER_AVAILABLE, "1 of at least 2 pods are ready"),
+            condition_false(Reason.NEVER_AVAILABLE, "1 of at least 2 pods are ready"),
             id="scaled up, and starting",
         ),
         pytest.param(
             clique(ready=2, needs=2, status=told(Reason.NEVER_AVAILABLE)),
-            no(Reason.SUFFICIENT_READY_PODS, "2 of at least 2 pods are ready"),
+            condition_false(Reason.SUFFICIENT_READY_PODS, "2 of at least 2 pods are ready"),
             id="scaled up, and ready",
         ),
         pytest.param(
@@ -118,7 +118,7 @@ def test_a_clique_that_comes_back_from_zero_is_in_breach_only_after_it_was_ready
 
 
 def test_a_group_without_replicas_is_never_in_breach() -> None:
-    assert group_verdict(group("p-0-g", "b", replicas=0), ()) == no(Reason.SCALED_TO_ZERO, AT_ZERO)
+    assert group_verdict(group("p-0-g", "b", replicas=0), ()) == condition_false(Reason.SCALED_TO_ZERO, AT_ZERO)
     one = GroupReplica(cliques=(clique(ready=1),))
     assert group_verdict(group("p-0-g", "b"), (one,)).reason == Reason.SUFFICIENT_AVAILABLE_REPLICAS
 
@@ -134,11 +134,11 @@ def test_a_gang_of_which_everything_is_at_zero_waits_for_nothing() -> None:
 
 
 def test_a_gang_has_no_podgroup_for_a_clique_at_zero() -> None:
-    base = draw_replica(TWO, 0, {}).base
+    base = build_desired_replica(TWO, 0, {}).base
     cliques = {A: zero(A), B: clique(name=B, replicas=2, needs=1)}
-    spec = draw_gang_spec(TWO, base, cliques, {A: CliquePods(), B: CliquePods(names=("x", "y"))})
+    spec = build_gang_spec(TWO, base, cliques, {A: CliquePods(), B: CliquePods(names=("x", "y"))})
     assert [(one.name, one.min_replicas, len(one.pod_references)) for one in spec.podgroups] == [(B, 1, 2)]
-    nothing = draw_gang_spec(TWO, base, {A: zero(A), B: zero(B)}, {A: CliquePods(), B: CliquePods()})
+    nothing = build_gang_spec(TWO, base, {A: zero(A), B: zero(B)}, {A: CliquePods(), B: CliquePods()})
     assert nothing.podgroups == ()
 
 
@@ -152,10 +152,10 @@ def test_a_gang_has_no_podgroup_for_a_clique_at_zero() -> None:
     ],
 )
 def test_a_group_at_zero_has_no_cliques(asked: int, drawn: list[str], parked: list[str]) -> None:
-    of_set = context(pcs(role("a"), role("b"), groups=(scaling("g", "b", replicas=2, needs=2),)))
-    blueprint = draw_replica(of_set, 0, {"p-0-g": asked})
-    assert [one.name for one in blueprint.cliques if one.group] == drawn
-    assert [one.name for one in blueprint.parked] == parked
+    explain_set = context(pcs(role("a"), role("b"), groups=(scaling("g", "b", replicas=2, needs=2),)))
+    desired = build_desired_replica(explain_set, 0, {"p-0-g": asked})
+    assert [one.name for one in desired.cliques if one.group] == drawn
+    assert [one.name for one in desired.parked] == parked
 
 
 def test_a_set_replica_with_a_clique_at_zero_is_available_without_it() -> None:
@@ -175,7 +175,7 @@ def test_that_a_clique_is_at_zero_is_a_fact_that_is_written_before_its_pods_go()
     observed = pcs(role("a", 2, needs=2))
     decided = plan(snapshot(observed, replica(running, gangs=(gang(running),), services=(service(),))), at(60))
     status = next(one for one in decided.statuses if one.resource is PODCLIQUES)
-    assert status.urgency is StatusPriority.FACT
+    assert status.priority is StatusPriority.DURABLE
     conditions = {one["type"]: one["reason"] for one in status.patch["conditions"]}
     assert conditions["MinAvailableBreached"] == "ScaledToZero"
 
@@ -185,14 +185,14 @@ def test_that_a_clique_is_at_zero_is_a_fact_that_is_written_before_its_pods_go()
 
 def gates(*cliques: CliqueView) -> dict[tuple[str, ...], FindingReason]:
     state = GangState(
-        blueprint=draw_replica(TWO, 0, {}).base,
+        desired=build_desired_replica(TWO, 0, {}).base,
         gang=gang(*cliques),
         cliques={one.name: one for one in cliques},
         pods={},
-        refusal=None,
+        backoff=None,
     )
     found = gates_of(TWO, (state,), NOW)
-    return {tuple(one.name for one in gate.cliques): gate.verdict.reason for gate in found}
+    return {tuple(one.name for one in gate.cliques): gate.decision.reason for gate in found}
 
 
 def test_a_clique_that_comes_back_from_zero_waits_for_all_its_pods_while_others_run() -> None:
@@ -204,7 +204,7 @@ def test_a_clique_that_comes_back_from_zero_waits_for_all_its_pods_while_others_
 
 
 def test_pods_that_leave_do_not_start_a_clique_that_comes_back_from_zero() -> None:
-    left = pod(0, leaving=True)
+    left = pod(0, terminating=True)
     assert gates(clique(left, gated(1), replicas=2, status=told(Reason.NEVER_AVAILABLE)), zero(B)) == {
         (A, B): FindingReason.GANG_INCOMPLETE
     }
@@ -250,23 +250,23 @@ LIVES = {"p-0-g/0": "1.1"}
 
 def test_that_a_group_replica_goes_is_recorded_alone_before_anything_of_it_is_deleted() -> None:
     decided = plan(snapshot(SET, seen(0, None, member("1"))), at(60))
-    assert records(decided) == [Record(count=1, lives=LIVES, open=(OPEN,))]
+    assert records(decided) == [Record(count=1, incarnations=LIVES, open=(OPEN,))]
     assert len(actions(decided)) == 1
 
 
 def test_the_cliques_of_a_group_at_zero_go_and_none_is_made() -> None:
-    decided = plan(snapshot(SET, seen(0, Record(count=1, lives=LIVES, open=(OPEN,)), member("1"))), at(60))
+    decided = plan(snapshot(SET, seen(0, Record(count=1, incarnations=LIVES, open=(OPEN,)), member("1"))), at(60))
     kinds = [(type(action).__name__, action.resource.plural) for action in actions(decided)]
     assert kinds == [("Delete", "pods"), ("DeleteMany", "podcliques"), ("Patch", "podgangs")]
 
 
 def test_the_record_is_closed_when_nothing_of_the_group_is_left() -> None:
-    decided = plan(snapshot(SET, seen(0, Record(count=1, lives=LIVES, open=(OPEN,)))), at(60))
-    assert records(decided) == [Record(count=1, lives=LIVES)]
+    decided = plan(snapshot(SET, seen(0, Record(count=1, incarnations=LIVES, open=(OPEN,)))), at(60))
+    assert records(decided) == [Record(count=1, incarnations=LIVES)]
 
 
 def test_a_group_that_is_scaled_up_in_the_middle_is_made_anew_in_its_next_life() -> None:
-    opened = Record(count=1, lives=LIVES, open=(OPEN,))
+    opened = Record(count=1, incarnations=LIVES, open=(OPEN,))
     still_there = plan(snapshot(SET, seen(1, opened, member("1"))), at(60))
     assert not [one for one in actions(still_there) if isinstance(one, Create)]
     gone = plan(snapshot(SET, seen(1, opened)), at(60))

@@ -9,7 +9,7 @@ from tests.dsl import clique, failed, gated, pod, starting
 def buckets(view: CliqueView) -> dict[str, list[str]]:
     return {
         name: [one.metadata.name for one in getattr(view, name)]
-        for name in ("active", "leaving", "failed", "succeeded")
+        for name in ("active", "terminating", "failed", "succeeded")
     }
 
 
@@ -17,8 +17,8 @@ def test_each_pod_is_in_one_bucket_and_active_ones_are_ordered_by_index() -> Non
     view = clique(
         pod(10, name="ten"),
         pod(2, name="two"),
-        pod(0, name="gone", leaving=True),
-        pod(0, name="gone-and-failed", phase="Failed", leaving=True),
+        pod(0, name="gone", terminating=True),
+        pod(0, name="gone-and-failed", phase="Failed", terminating=True),
         failed(1, name="broken"),
         pod(3, name="done", phase="Succeeded"),
         gated(4, name="waiting"),
@@ -26,7 +26,7 @@ def test_each_pod_is_in_one_bucket_and_active_ones_are_ordered_by_index() -> Non
     )
     assert buckets(view) == {
         "active": ["two", "waiting", "slow", "ten"],
-        "leaving": ["gone", "gone-and-failed"],
+        "terminating": ["gone", "gone-and-failed"],
         "failed": ["broken"],
         "succeeded": ["done"],
     }
@@ -34,7 +34,7 @@ def test_each_pod_is_in_one_bucket_and_active_ones_are_ordered_by_index() -> Non
 
 
 def test_a_leaving_pod_counts_for_nothing_though_it_still_says_ready() -> None:
-    view = clique(pod(0, leaving=True))
+    view = clique(pod(0, terminating=True))
     assert (view.ready_count, view.scheduled_count, view.existing_count, view.placed_count) == (0, 0, 0, 0)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from grove.clock import LoopClock
 from grove.kube.api_errors import ApiError, ConnectionLost
-from grove.kube.request_info import RequestSummary, target_of
+from grove.kube.request_info import RequestSummary, summarize
 from grove.kube.transport import Request, Response
 from grove.sim.faults import CALM, FaultPlan, FaultyTransport
 from grove.sim.virtual_clock import run_virtual
@@ -276,4 +276,4 @@ def test_a_dead_program_hears_no_more_of_its_watches() -> None:
     ],
 )  # fmt: skip
 def test_a_request_says_what_it_wants_and_of_whom(method: str, path: str, target: RequestSummary) -> None:
-    assert target_of(Request(method=method, path=path)) == target
+    assert summarize(Request(method=method, path=path)) == target

@@ -28,7 +28,7 @@ T = TypeVar("T")
 # Crashes at every point of every story take most of an hour: that is `make crashes`, which sets this variable.
 EVERY_POINT_VARIABLE = "GROVE_EVERY_CRASH_POINT"
 # Elsewhere, of a story that is not a core one, so many points are passed over; the commit chooses where to begin.
-STRIDE = 5
+STRIDE = 8
 
 
 class Ends(msgspec.Struct, Generic[T], frozen=True):

@@ -7,7 +7,7 @@ import msgspec
 
 from grove.api.resources import EVENTS
 from grove.api.types.meta import Condition, find_condition
-from grove.cli.common.options import parse_target
+from grove.cli.common.options import parse_object_ref
 from grove.cli.why.runner import explain
 from grove.clock import Clock
 from grove.controller.manager import Controller
@@ -16,7 +16,7 @@ from grove.controller.observability.instrumentation import InstrumentedTransport
 from grove.controller.observability.metrics import Metrics
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.request_info import target_of
+from grove.kube.request_info import summarize
 from grove.kube.transport import Request
 from grove.kube.write_limiter import WriteLimiter
 from grove.sim.faults import InjectedError
@@ -51,15 +51,17 @@ class FailingWorld:
     def _operator(self, _: Client, clock: Clock, random: Random) -> SimulatedOperator:
         self.metrics, self.health = Metrics(clock), Health()
         transport = InstrumentedTransport(self.world.operator, self.metrics, self.health)
-        controller = Controller(Client(transport, clock, WriteLimiter(clock)), clock, random, meter=self.metrics)
+        controller = Controller(
+            Client(transport, clock, WriteLimiter(clock)), clock, random, instrumentation=self.metrics
+        )
         self.metrics.follow(controller)
         self.health.controller = controller
-        self.metrics.troubles = self.health.troubles
+        self.metrics.failing_resources = self.health.failing_resources
         return controller
 
     def fail(self, verb: str, resource: str, error: ApiError) -> InjectedError:
         def applies(request: Request) -> bool:
-            target = target_of(request)
+            target = summarize(request)
             is_chosen = request.is_write and (target.verb, target.resource) == (verb, resource)
             if is_chosen:
                 self.attempts.append(self.world.clock.monotonic())
@@ -86,7 +88,7 @@ class FailingWorld:
         )
 
     async def why(self) -> str:
-        target = parse_target(f"pcs/{self.name}")
+        target = parse_object_ref(f"pcs/{self.name}")
         explained = await explain(self.world.client, self.world.clock.now(), "default", target)
         return explained[0].text
 

@@ -237,6 +237,18 @@ async def members_of_scaled_group_replicas_without_room_are_not_awaited(world: W
     await expect_updated(world, NEW, pods=4)
 
 
+async def members_of_scaled_group_replicas_without_room_do_not_stop_an_update_for_good(world: World) -> None:
+    """As above; while the operator is down, they may take the room of a pod that the update has just deleted."""
+    await world.scale(GROUPS, "s-0-g", 3)
+    await world.scale(GROUPS, "s-1-g", 3)
+    await world.settle()
+    await change_image(world, NEW)
+    await world.wait_until(lambda: is_updated(world) or stalled(world) is not None)
+    await world.scale(GROUPS, "s-0-g", 1)
+    await world.scale(GROUPS, "s-1-g", 1)
+    await expect_updated(world, NEW, pods=4)
+
+
 async def a_broken_replica_above_the_minimum_of_its_group_does_not_put_its_set_replica_first(world: World) -> None:
     await break_pods(world, "s-0-g-1-b")
     witness = Witness(world)
@@ -375,6 +387,12 @@ SAFE_UPDATES = tuple(
             small(replicas=3, pods=1, group=2),
             a_broken_replica_above_the_minimum_of_its_group_does_not_put_its_set_replica_first,
             True,
+        ),
+        (
+            4,
+            small(replicas=2, pods=1, group=1),
+            members_of_scaled_group_replicas_without_room_do_not_stop_an_update_for_good,
+            False,
         ),
         (3, small(replicas=3, pods=1), only_what_has_its_minimum_ready_is_listed_as_updated, True),
         (2, guarded(small(pods=1, group=1), "60s"), scaling_a_breached_group_out_does_not_move_its_clock, True),

@@ -22,6 +22,9 @@ from tests.scene import Scene, Seen
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 WORKLOAD1 = FIXTURES / "workload1.yaml"
 WORKLOAD2 = FIXTURES / "workload2.yaml"
+# How long nothing may be written at the end of a story: longer than the longest period of the operator, that of a watch
+# (ten minutes). `test_stories.py` has an hour.
+REST_SECONDS = 15 * 60
 ONE_POD_NODE = {"cpu": "4", "memory": "150Mi", "pods": "110"}
 _NAMESPACED = tuple(
     Resource(

@@ -15,15 +15,15 @@ from grove.clock import Clock
 from grove.cluster.built_in_resources import BY_QUALIFIED
 from grove.controller.manager import Controller
 from grove.kube.client import Client
-from grove.planner.desired_state import draw_replica
+from grove.planner.desired_state import build_desired_replica
 from grove.planner.plan import plan
-from grove.planner.plan_cache import Memo
+from grove.planner.plan_cache import PlanCache
 from grove.planner.snapshot import build_context
 from grove.planner.views import view_clique
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
 from tests import dsl
-from tests.simulation.stories import find_set, left_of_sets, quota
+from tests.simulation.stories import REST_SECONDS, find_set, left_of_sets, quota
 
 KINDS: tuple[Resource[Any], ...] = (PODCLIQUESETS, PODCLIQUES, GROUPS, PODGANGS, PODS, SERVICES)
 
@@ -74,7 +74,7 @@ async def lose_every_pod(world: World) -> None:
 
 async def expect_silence(world: World) -> None:
     before = len(world.writes_by("operator"))
-    await world.clock.sleep(3600)
+    await world.clock.sleep(REST_SECONDS)
     assert len(world.writes_by("operator")) == before
 
 
@@ -269,8 +269,8 @@ def test_what_is_left_of_a_deleted_set_is_waited_for_and_said_to_be_that() -> No
         await world.clock.sleep(30)
         (error,) = find_set(world, "grp").status.last_errors
         assert error.description == (
-            "podcliques/grp-0-front: PodClique grp-0-front is left of an earlier PodCliqueSet grp; "
-            "it is waited for until it is gone"
+            "podcliques/grp-0-front: PodClique grp-0-front belongs to an earlier PodCliqueSet grp; "
+            "the operator waits until it is gone"
         )
         await world.client.patch(PODCLIQUES, "default", "grp-0-front", {"metadata": {"finalizers": None}})
         await world.clock.sleep(400)
@@ -341,7 +341,7 @@ def put_past_admission(world: World, absurd: JsonObject) -> None:
 def test_a_child_scaled_beyond_all_measure_past_admission_is_capped() -> None:
     """Not carried out in this test: only drawn."""
     wanted = view_clique(PodClique(metadata=ObjectMeta(name="c"), spec=PodCliqueSpec(replicas=10**9)), ())
-    group = draw_replica(build_context(dsl.appendix_a()), 0, {"p-0-g": 10**9}).groups[0]
+    group = build_desired_replica(build_context(dsl.appendix_a()), 0, {"p-0-g": 10**9}).groups[0]
     assert (wanted.replicas, group.replicas) == (LARGEST_COUNT, LARGEST_COUNT)
 
 
@@ -349,16 +349,16 @@ def test_a_replica_that_cannot_be_planned_leaves_no_old_plan_behind() -> None:
     """Otherwise what was planned for an earlier view would be carried out again and again."""
     world = dsl.World(dsl.pcs(dsl.role("a", 2)))
     dsl.run_to_rest(world)
-    memo = Memo()
-    plan(world.snapshot(), world.now, memo)
+    cache = PlanCache()
+    plan(world.snapshot(), world.now, cache)
     good = world.json(PODCLIQUES, "p-0-a")["spec"]["podSpec"]
     world.lose(PODS, world.names(PODS)[0])
     world.edit(PODCLIQUES, "p-0-a", {"spec": {"podSpec": {"containers": "x"}}})
     for _ in range(2):
         with pytest.raises(TypeError):
-            plan(world.snapshot(), world.now, memo)
+            plan(world.snapshot(), world.now, cache)
     world.edit(PODCLIQUES, "p-0-a", {"spec": {"podSpec": good}})
-    assert plan(world.snapshot(), world.now, memo) == plan(world.snapshot(), world.now)
+    assert plan(world.snapshot(), world.now, cache) == plan(world.snapshot(), world.now)
 
 
 # --- what is remembered ----------------------------------------------------------------------------------------------
@@ -401,11 +401,37 @@ def test_an_index_that_fails_for_hours_is_remembered_by_its_last_name_only() -> 
         failing = clique("worker", restartPolicy="Never")
         failing["annotations"] = {labels.SIM_EXIT_AFTER: "5s", labels.SIM_EXIT_CODE: "1"}
         await world.apply(manifest("web", {"cliques": [failing]}))
-        await world.clock.sleep(6 * 3600)
+        await world.clock.sleep(2 * 3600)
         (pcs,) = world.objects(PODCLIQUESETS)
         snapshot = lives[0].observer.snapshot(pcs.metadata.uid)
         assert snapshot is not None
         (view,) = snapshot.replicas[0].cliques.values()
         assert len(view.gone_names) == 2
+
+    tell(story, operator=operator)
+
+
+# --- numbers that no program wrote -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "-1", "", "\u0663", "1e9"])
+def test_whatever_is_written_as_the_failures_of_a_pod_its_set_is_still_planned(text: str) -> None:
+    """An annotation has room for 256 KB; Python does not convert numbers of more than 4,300 digits."""
+    lives: list[Controller] = []
+
+    def operator(client: Client, clock: Clock, random: Random) -> Controller:
+        lives.append(Controller(client, clock, random))
+        return lives[-1]
+
+    async def story(world: World) -> None:
+        training = manifest("job", {"cliques": [clique("worker", restartPolicy="Never")]}, workloadType="Training")
+        await world.apply(training)
+        await world.settle()
+        ends_badly = {labels.FAILURES: text, labels.SIM_EXIT_AFTER: "1s", labels.SIM_EXIT_CODE: "1"}
+        patch = {"metadata": {"annotations": ends_badly}}
+        await world.client.patch(PODS, "default", world.pods()[0].metadata.name, patch)
+        await world.clock.sleep(60)
+        assert lives[0].loop.bug_count == 0
+        assert len(world.running_pods()) == 2
 
     tell(story, operator=operator)

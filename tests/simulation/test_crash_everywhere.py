@@ -10,10 +10,12 @@ from _pytest.mark import ParameterSet
 
 from grove.sim.simulation import World
 from tests.seeds import is_deep
+from tests.simulation.condition_stories import CONDITION_STORIES
 from tests.simulation.crashes import STRIDE, Crashes, tell_with_some_crashes
 from tests.simulation.endstate import end_state
 from tests.simulation.name_stories import NAME_STORIES
 from tests.simulation.safe_update_stories import SAFE_UPDATES
+from tests.simulation.startup_stories import STARTUP_STORIES
 from tests.simulation.stories import ONE_POD_NODE, STORIES, Story
 from tests.simulation.termination_stories import TERMINATION_STORIES
 from tests.simulation.topology_stories import CRASHING_TOPOLOGY
@@ -23,14 +25,14 @@ from tests.simulation.zero_stories import ZERO_STORIES
 
 ALL = (
     *STORIES, *TERMINATION_STORIES, *CRASHING, *SAFE_UPDATES, *TRAINING_STORIES, *NAME_STORIES, *CRASHING_TOPOLOGY,
-    *ZERO_STORIES,
+    *ZERO_STORIES, *STARTUP_STORIES, *CONDITION_STORIES,
 )  # fmt: skip
 
 
-# The quick tier crashes at every eighth crash point of the core stories, `make test-all` at every one of them, and at
-# every fifth of the other stories. Which ones follows from the commit. `make crashes` leaves out none.
-QUICK_STRIDE = 8
-CORE = (
+# The quick tier crashes at every twelfth crash point of the quick stories. `make test-all` crashes at every one of the
+# core stories, and at every eighth of the others. Which ones follows from the commit. `make crashes` leaves out none.
+QUICK_STRIDE = 12
+QUICK = (
     "all or nothing",
     "scaling in and out again",
     "a deleted set leaves nothing",
@@ -38,15 +40,14 @@ CORE = (
     "a_lost_standalone_pod_ends_the_whole_replica",
     "a_second_change_in_the_middle_goes_on_towards_the_newest",
     "it_fails_twice_and_then_succeeds",
-    "a_clique_goes_to_zero_and_comes_back",
-    "a_group_goes_to_zero_and_comes_back",
 )
-_DEEP = pytest.mark.deep(reason="the same crashes in more stories; the core ones are in the quick tier")
+CORE = (*QUICK, "a_clique_goes_to_zero_and_comes_back", "a_group_goes_to_zero_and_comes_back")
+_DEEP = pytest.mark.deep(reason="the same crashes in more stories; the quick tier has one story per kind of work")
 
 
 def in_tiers(stories: tuple[Story, ...]) -> list[ParameterSet]:
-    """Return one parameter per story; all but the core ones are marked deep."""
-    return [pytest.param(one, id=one.name, marks=() if one.name in CORE else _DEEP) for one in stories]
+    """Return one parameter per story; all but the quick ones are marked deep."""
+    return [pytest.param(one, id=one.name, marks=() if one.name in QUICK else _DEEP) for one in stories]
 
 
 def test_every_core_story_exists() -> None:

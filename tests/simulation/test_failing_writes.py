@@ -11,10 +11,11 @@ from grove.api.resources import EVENTS, GROUPS, PODCLIQUES, PODCLIQUESETS, PODS,
 from grove.api.types.meta import JsonObject, find_condition
 from grove.controller.feature_discovery import GANG_SCHEDULER_PATH
 from grove.kube.api_errors import ApiError, ConnectionLost
-from grove.kube.request_info import target_of
+from grove.kube.request_info import summarize
 from grove.kube.transport import Request
+from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
-from tests.simulation.failing_writes import FailingWorld
+from tests.simulation.failing_writes import FailingWorld, Seen
 from tests.simulation.stories import WORKLOAD1, find_set
 
 WEBHOOK_DOWN = ApiError(
@@ -72,7 +73,7 @@ def run(story: Callable[[FailingWorld], Awaitable[None]], *, nodes: int = 30) ->
         ),
         (
             "patch", "podcliquesets", ApiError(409, "Conflict", "the object has been modified"), "WriteConflict",
-            "cannot patch PodCliqueSet default/workload1 ", "who else",
+            "cannot patch PodCliqueSet default/workload1 ", "find the other writer",
         ),
     ],
 )  # fmt: skip
@@ -144,6 +145,180 @@ def test_a_failure_is_not_told_any_more_when_its_object_is_not_wanted_any_more()
     run(story)
 
 
+REJECTED = ApiError(403, "Forbidden", "exceeded quota: few")
+
+
+def test_rejected_pods_are_not_counted_any_more_when_they_are_not_wanted_any_more() -> None:
+    async def story(failing: FailingWorld) -> None:
+        world = failing.world
+        await world.apply(WORKLOAD1)
+        await world.settle()
+        failing.fail("create", "pods", REJECTED)
+        await world.scale(PODCLIQUES, "workload1-0-pc-a", 3)
+        seen = await failing.until_reported()
+        assert seen.condition is not None
+        assert failing.value("grove_writes_failing", reason="CreateRejected") == 1
+        await world.scale(PODCLIQUES, "workload1-0-pc-a", 2)
+        await world.clock.sleep(5)
+        after = await failing.look()
+        assert (after.condition, after.failing) == (None, 0)
+
+    run(story)
+
+
+def test_a_rejected_revision_is_not_reported_any_more_when_its_template_is_taken_back() -> None:
+    async def story(failing: FailingWorld) -> None:
+        world = failing.world
+        await world.apply(WORKLOAD1)
+        await world.settle()
+        failing.fail("create", "controllerrevisions", REJECTED)
+        changed = yaml.safe_load(WORKLOAD1.read_text())
+        for clique in changed["spec"]["template"]["cliques"]:
+            clique["spec"]["podSpec"]["containers"][0]["image"] = "registry.example/better:2"
+        await world.apply(changed)
+        seen = await failing.until_reported()
+        assert seen.condition is not None
+        assert seen.condition.message.startswith("cannot create ControllerRevision default/workload1-")
+        await world.apply(WORKLOAD1)
+        await world.clock.sleep(5)
+        after = await failing.look()
+        assert (after.condition, after.failing, after.why) == (None, 0, "Nothing: 10 of 10 pods are ready.")
+
+    run(story)
+
+
+def test_why_names_the_rejected_revision_of_a_new_set_and_not_an_operator_that_does_nothing() -> None:
+    async def story(failing: FailingWorld) -> None:
+        failing.fail("create", "controllerrevisions", REJECTED)
+        await failing.world.apply(WORKLOAD1)
+        seen = await failing.until_reported()
+        assert seen.why.startswith("cannot create ControllerRevision default/workload1-")
+        assert "403 exceeded quota: few; raise the quota" in seen.why
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource"), [("create", "controllerrevisions"), ("patch", "podcliques/status")]
+)  # fmt: skip
+def test_a_write_without_a_clear_answer_does_not_hold_back_the_report_about_it(verb: str, resource: str) -> None:
+    """While it is not known whether it was made, no status is written: it is read before the next one."""
+
+    async def story(failing: FailingWorld) -> None:
+        await begin(failing.world)
+        await failing.world.settle()
+        failing.fail(verb, resource, ApiError(500, "InternalError", "etcd is away"))
+        await update(failing.world)
+        seen = await failing.until_reported()
+        assert seen.condition is not None
+        assert seen.events
+        assert "500 etcd is away" in seen.why
+
+    run(story)
+
+
+Step = Callable[[World], Awaitable[None]]
+
+
+async def begin(world: World) -> None:
+    await world.apply(WORKLOAD1)
+
+
+async def scale_out(world: World) -> None:
+    await world.scale(GROUPS, "workload1-0-sg-x", 4)
+
+
+async def scale_in(world: World) -> None:
+    await world.scale(PODCLIQUESETS, "workload1", 0)
+
+
+async def update(world: World) -> None:
+    changed = yaml.safe_load(WORKLOAD1.read_text())
+    for clique in changed["spec"]["template"]["cliques"]:
+        clique["spec"]["podSpec"]["containers"][0]["image"] = "registry.example/better:2"
+    await world.apply(changed)
+
+
+async def delete(world: World) -> None:
+    await world.delete(PODCLIQUESETS, "workload1")
+
+
+@pytest.mark.deep(reason="the quick tier has nine chosen writes; here is every write of each step in the life of a set")
+@pytest.mark.parametrize("step", [begin, scale_out, scale_in, update, delete])
+def test_every_write_of_a_step_is_reported_when_it_keeps_failing(step: Step) -> None:
+    """Whatever the code. Some writes have another way to the same end: then nothing fails for a minute."""
+    writes = writes_of(step)
+    failures = [
+        Failure(step, verb, resource, error)
+        for verb, resource in writes
+        for error in (WEBHOOK_DOWN, ConnectionLost("no answer"))
+    ]
+    for failure in failures:
+        run(failure.tell)
+    reported = {(one.verb, one.resource) for one in failures if one.is_reported}
+    assert len(reported) >= len(writes) / 2
+
+
+def writes_of(step: Step) -> list[tuple[str, str]]:
+    """Verb and resource of all writes of the operator in this step, without events."""
+    found: dict[tuple[str, str], None] = {}
+
+    async def story(failing: FailingWorld) -> None:
+        world = failing.world
+        began = await before(step, world)
+        await step(world)
+        await world.settle()
+        targets = (write.target for write in world.writes_by("operator") if write.at >= began and write.status < 300)
+        found.update(dict.fromkeys((target.verb, target.resource) for target in targets))
+
+    run(story)
+    return [write for write in found if write[1] != "events"]
+
+
+async def before(step: Step, world: World) -> float:
+    if step is not begin:
+        await begin(world)
+        await world.settle()
+    return world.clock.monotonic()
+
+
+class Failure:
+    """One write that fails during a step, until it is repaired."""
+
+    def __init__(self, step: Step, verb: str, resource: str, error: ApiError) -> None:
+        self.step = step
+        self.verb = verb
+        self.resource = resource
+        self.error = error
+        self.is_reported = False
+
+    async def tell(self, failing: FailingWorld) -> None:
+        world, what = failing.world, (self.verb, self.resource, self.error)
+        await before(self.step, world)
+        refusal = failing.fail(self.verb, self.resource, self.error)
+        await self.step(world)
+        await world.clock.sleep(200)
+        # A write that is still needed is tried at least every 30 s.
+        if failing.attempts and failing.attempts[-1] > world.clock.monotonic() - 31:
+            self.check_reports(await failing.look())
+            self.is_reported = True
+        world.operator.lift(refusal)
+        await world.clock.sleep(400)
+        assert failing.failing() == 0, what
+        if world.objects(PODCLIQUESETS):
+            after = await failing.look()
+            assert (after.condition, after.why.startswith("cannot")) == (None, False), what
+
+    def check_reports(self, seen: Seen) -> None:
+        what, is_status = (self.verb, self.resource, self.error), self.resource == "podcliquesets/status"
+        assert (seen.condition is None) == is_status, what
+        assert seen.events, what
+        assert seen.failing, what
+        assert "writes: cannot" in seen.ready, what
+        # Where the status was written before, its managedFields tell; an in-process server has none.
+        assert seen.why.startswith("cannot") or (is_status and self.step is not begin), what
+
+
 def test_a_deletion_that_cannot_go_on_is_reported_on_the_set_that_is_being_deleted() -> None:
     async def story(failing: FailingWorld) -> None:
         world = failing.world
@@ -178,6 +353,8 @@ def test_where_the_status_itself_cannot_be_written_events_metrics_probes_and_the
         ]
         assert seen.failing == 1
         assert "writes: cannot patch PodCliqueSet default/workload1" in seen.ready
+        assert seen.why.startswith("cannot patch PodCliqueSet default/workload1 since 2026-01-01T00:00:0")
+        assert "grove manifests" in seen.why
         # The work itself goes on.
         assert len(world.running_pods()) == 10
         await world.clock.sleep(600)
@@ -186,6 +363,7 @@ def test_where_the_status_itself_cannot_be_written_events_metrics_probes_and_the
         await world.settle()
         after = await failing.look()
         assert (after.condition, after.failing) == (None, 0)
+        assert after.why == "Nothing: 10 of 10 pods are ready."
         assert find_set(world, "workload1").status.available_replicas == 1
 
     run(story)
@@ -237,7 +415,8 @@ def test_conditions_of_former_names_are_removed() -> None:
             await world.client.patch(resource, "default", name, patch, subresource="status")
         await world.restart_controller()
         await world.clock.sleep(5)
-        assert [one.type for one in find_set(world, "workload1").status.conditions] == ["TopologyLevelsUnavailable"]
+        types = sorted(one.type for one in find_set(world, "workload1").status.conditions)
+        assert types == ["Available", "Progressing", "TopologyLevelsUnavailable"]
         of_clique = next(one for one in world.objects(PODCLIQUES) if one.metadata.name == clique).status.conditions
         assert sorted(one.type for one in of_clique) == ["MinAvailableBreached", "PodCliqueScheduled"]
 
@@ -280,7 +459,7 @@ def test_answers_that_alternate_are_told_once() -> None:
         def applies_now(number: int) -> Callable[[object], bool]:
             def applies(request: object) -> bool:
                 nonlocal count
-                target = target_of(request)  # type: ignore[arg-type]
+                target = summarize(request)  # type: ignore[arg-type]
                 if (target.verb, target.resource) != ("create", "podgangs") or count % 2 != number:
                     return False
                 count += 1
@@ -307,15 +486,15 @@ def test_a_failure_that_waits_behind_another_one_costs_no_visits() -> None:
         failing.fail("create", "podgangs", broken)
         await world.apply(WORKLOAD1)
         await world.clock.sleep(100)
-        # Cliques are made before gangs: the gang is not tried any more.
+        # Cliques are made before gangs: the gang is not retried.
         failing.fail("create", "podcliques", broken)
         await world.scale(GROUPS, "workload1-0-sg-x", 3)
         await world.clock.sleep(100)
         controller = failing.health.controller
         assert controller is not None
-        before = controller.loop.visit_count
+        before = controller.loop.reconcile_count
         await world.clock.sleep(600)
-        assert controller.loop.visit_count - before < 60
+        assert controller.loop.reconcile_count - before < 60
 
     run(story)
 
@@ -347,7 +526,7 @@ def test_a_cache_that_hears_nothing_is_reported() -> None:
         await world.scale(PODCLIQUES, "workload1-0-pc-a", 3)
         await world.clock.sleep(70)
         assert (failing.value("grove_cache_stale_seconds", resource="pods") or 0) >= 60
-        assert "pods: the cache is stale: nothing was heard for " in (await failing.look()).ready
+        assert "pods: the cache is stale: no event for " in (await failing.look()).ready
         world.thaw_watch("pods")
         await world.clock.sleep(1)
         assert failing.value("grove_cache_stale_seconds", resource="pods") == 0
@@ -360,7 +539,7 @@ def test_a_cache_that_hears_nothing_is_reported() -> None:
 def test_a_kind_that_cannot_be_listed_is_counted_with_its_code(error: ApiError, code: str) -> None:
     async def story(failing: FailingWorld) -> None:
         world = failing.world
-        refusal = world.operator.refuse(lambda request: target_of(request).resource == "podgangs", error)
+        refusal = world.operator.refuse(lambda request: summarize(request).resource == "podgangs", error)
         await world.clock.sleep(100)
         assert failing.value("grove_watch_failing", resource="podgangs", verb="list", code=code) == 1
         assert (failing.value("grove_cache_stale_seconds", resource="podgangs") or 0) >= 99
@@ -384,7 +563,7 @@ def test_a_set_that_cannot_be_read_again_is_reported(error: ApiError) -> None:
         await world.settle()
 
         def reads_the_set(request: Request) -> bool:
-            target = target_of(request)
+            target = summarize(request)
             is_read = not request.is_write and (target.resource, target.name) == ("podcliquesets", "workload1")
             if is_read and failing.first_failure is None:
                 failing.first_failure = world.clock.monotonic()
@@ -421,8 +600,8 @@ def test_a_server_that_does_not_say_what_it_offers_is_reported(error: ApiError, 
         await world.clock.sleep(60)
         page = await failing.health.pages()["/readyz"]({})
         assert page.status == 503
-        assert "not ready: it is not known yet what the API server offers\n" in page.body.decode()
-        assert f"discovery: cannot find out what the API server offers: {error}\n" in page.body.decode()
+        assert "not ready: the features of the API server are not discovered yet\n" in page.body.decode()
+        assert f"discovery: cannot discover the features of the API server: {error}\n" in page.body.decode()
         assert failing.value("grove_watch_failing", resource="discovery", verb="get", code=code) == 1
         world.operator.lift(refusal)
         await world.settle()

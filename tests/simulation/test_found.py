@@ -6,9 +6,9 @@ from grove.api import labels
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.kube.api_errors import ApiError
-from grove.kube.request_info import target_of
+from grove.kube.request_info import summarize
 from grove.kube.transport import Request
-from grove.planner.rollout.replica_order import turn_of
+from grove.planner.rollout.replica_order import current_replica_index
 from grove.sim.faults import CALM, FaultPlan
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
@@ -146,7 +146,7 @@ def test_a_gang_of_an_older_version_goes_when_its_replica_was_scaled_in_while_no
 
 def deletes(plural: str, name: str) -> Callable[[Request], bool]:
     def applies(request: Request) -> bool:
-        target = target_of(request)
+        target = summarize(request)
         return (target.verb, target.resource, target.name) == ("delete", plural, name)
 
     return applies
@@ -154,7 +154,7 @@ def deletes(plural: str, name: str) -> Callable[[Request], bool]:
 
 def test_the_end_of_an_update_is_told_although_another_change_overtook_it() -> None:
     def says_that_it_ended(request: Request) -> bool:
-        return target_of(request).resource == "podcliques/status" and b'"updateEndedAt":"' in request.body
+        return summarize(request).resource == "podcliques/status" and b'"updateEndedAt":"' in request.body
 
     async def story(world: World) -> None:
         def seen() -> PodCliqueSet:
@@ -163,8 +163,8 @@ def test_the_end_of_an_update_is_told_although_another_change_overtook_it() -> N
         await start(world, small(replicas=3, pods=1))
         refusal = world.operator.refuse(says_that_it_ended, UNAVAILABLE)
         await change_image(world, NEW)
-        await world.wait_until(lambda: turn_of(seen()) == 2)
-        await world.wait_until(lambda: turn_of(seen()) == 1)
+        await world.wait_until(lambda: current_replica_index(seen()) == 2)
+        await world.wait_until(lambda: current_replica_index(seen()) == 1)
         told = seen().status.current_generation_hash
         await change_image(world, NEWER)
         await world.wait_until(lambda: seen().status.current_generation_hash != told)

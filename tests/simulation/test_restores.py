@@ -35,7 +35,7 @@ class RestoredWorld:
         for table in world.server.store.tables():
             table.retire()
         await world.clock.sleep(away_seconds)
-        world.server.store.put_back(backup, bump=bump)
+        world.server.store.restore_backup(backup, bump=bump)
         self.restored_at = world.clock.monotonic()
         world.operator.lift(away)
 

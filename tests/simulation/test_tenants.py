@@ -4,12 +4,13 @@
 `tests/hostile_tenant.py`, and `tests/e2e/test_tenants_on_clusters.py` runs them on servers that are reached over HTTP.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from typing import Any
 
 import msgspec
 import pytest
+from _pytest.mark import ParameterSet
 
 from grove.api import labels
 from grove.api.resources import (
@@ -42,6 +43,9 @@ from tests.hostile_tenant import (
 from tests.simulation.stories import find_set
 
 EVIL = "evil"
+_DEEP = pytest.mark.deep(
+    reason="the quick tier runs the same attack, held where this one is not, or the other way round"
+)
 # Longer than every back-off and delay of the stories.
 A_WHILE = 400.0
 
@@ -65,6 +69,23 @@ def tell(story: Story) -> None:
             world.check()
 
     run_virtual(main())
+
+
+def in_tiers(attacks: Iterable[Attack]) -> list[ParameterSet]:
+    """Return one parameter per attack. Of the two that differ only in `is_held`, one is marked deep.
+
+    Which one alternates, so that the quick tier still has every kind and every claim, held and not held.
+    """
+    kinds = list(dict.fromkeys(one.resource for one in ATTACKS))
+    claims = list(Claim)
+    return [
+        pytest.param(
+            one,
+            id=str(one),
+            marks=() if (kinds.index(one.resource) + claims.index(one.claim)) % 2 == one.is_held else _DEEP,
+        )
+        for one in attacks
+    ]
 
 
 def uids(world: World, resource: Resource[Any], name: str = "") -> dict[str, str]:
@@ -132,7 +153,7 @@ def images(world: World) -> set[str]:
 # --- from another namespace ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=str)
+@pytest.mark.parametrize("attack", in_tiers(ATTACKS))
 def test_nothing_in_another_namespace_changes_anything_of_a_set(attack: Attack) -> None:
     """The sets live on: a pod is lost, a clique grows. All is as it would be without the other tenant."""
     assert lived_through(attack) == lived_through(None)
@@ -196,7 +217,7 @@ def test_events_of_another_namespace_are_never_counted_on() -> None:
 INERT = [attack for attack in ATTACKS if attack.claim is not Claim.CONTROLLER and attack.resource in PARTS]
 
 
-@pytest.mark.parametrize("attack", INERT, ids=str)
+@pytest.mark.parametrize("attack", in_tiers(INERT))
 def test_whoever_only_wears_the_labels_of_a_set_is_no_part_of_it(attack: Attack) -> None:
     """The operator neither counts it nor writes it nor deletes it, also when the set goes.
 

@@ -7,7 +7,7 @@ from grove.api import labels
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
 from grove.api.types.meta import JsonObject, find_condition
 from grove.kube.api_errors import ApiError
-from grove.kube.request_info import target_of
+from grove.kube.request_info import summarize
 from grove.planner.teardown.recreation import Record, read_record
 from grove.sim.faults import RecordedWrite
 from grove.sim.simulation import World
@@ -68,7 +68,7 @@ def test_a_story_of_termination(story: Story) -> None:
 
 
 def test_a_thousand_pods_are_torn_down_by_a_few_requests_and_only_once() -> None:
-    """A quarter of them in the quick tier."""
+    """A tenth of them in the quick tier."""
     pods = examples(50)
 
     async def run() -> None:
@@ -220,7 +220,7 @@ def test_a_scale_survives_when_the_whole_replica_goes_before_its_group_replica_i
             await expect_running(world, 12)
             # The webhook that is asked about new cliques is down.
             refusal = world.operator.refuse(
-                lambda request: (target_of(request).verb, target_of(request).resource) == ("create", "podcliques"),
+                lambda request: (summarize(request).verb, summarize(request).resource) == ("create", "podcliques"),
                 ApiError(500, "InternalError", "failed calling webhook"),
             )
             nodes = await lose_pods(world, "workload2-0-sg-x-1-pc-c", 5)

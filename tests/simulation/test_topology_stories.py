@@ -6,7 +6,7 @@ import pytest
 
 from grove.api import labels
 from grove.api.resources import PODCLIQUESETS, PODGANGS, TOPOLOGY_BINDINGS
-from grove.cli.common.options import parse_target
+from grove.cli.common.options import parse_object_ref
 from grove.cli.why.runner import explain
 from grove.clock import Clock
 from grove.controller.controller_options import ControllerOptions
@@ -116,10 +116,10 @@ def test_grove_why_names_the_level_and_why_it_does_not_fit() -> None:
             await add_rack(world, "r1", 1)
             await world.apply(pcs(clique("a", 3, pack("dc", required="rack"))))
             await world.settle()
-            told = await explain(world.client, world.clock.now(), "default", parse_target("pcs/t"))
+            told = await explain(world.client, world.clock.now(), "default", parse_object_ref("pcs/t"))
             assert any(
                 "together on one rack (topology.kubernetes.io/rack)" in sentence.text
-                and "the best rack has room for 2 (rack=r0)" in sentence.text
+                and "the best rack has capacity for 2 (rack=r0)" in sentence.text
                 for sentence in told
             ), told
 
@@ -135,7 +135,7 @@ def test_grove_why_names_the_binding_that_is_waited_for(target: str) -> None:
             await world.delete(TOPOLOGY_BINDINGS, "dc", namespace="")
             await world.scale(PODCLIQUESETS, "t", 1)
             await world.settle()
-            told = await explain(world.client, world.clock.now(), "default", parse_target(target))
+            told = await explain(world.client, world.clock.now(), "default", parse_object_ref(target))
             assert 'there is no ClusterTopologyBinding "dc"' in told[0].text, told
 
     run_virtual(story())
@@ -149,7 +149,7 @@ def test_grove_why_says_that_a_set_runs_without_its_binding() -> None:
             await world.settle()
             await world.delete(TOPOLOGY_BINDINGS, "dc", namespace="")
             await world.settle()
-            told = await explain(world.client, world.clock.now(), "default", parse_target("pcs/t"))
+            told = await explain(world.client, world.clock.now(), "default", parse_object_ref("pcs/t"))
             said = 'there is no ClusterTopologyBinding "dc": create it; until then new gangs are placed without it.'
             assert said in [sentence.text for sentence in told], told
 
@@ -165,7 +165,7 @@ def test_grove_why_names_the_home_that_a_scaled_gang_has_to_follow() -> None:
             members = group("g", "b", replicas=2, minAvailable=1)
             await world.apply(pcs(clique("a"), clique("b"), groups=(members,), constraint=pack("dc", required="block")))
             await expect_running(world, 2)
-            told = await explain(world.client, world.clock.now(), "default", parse_target("pg/t-0-g-0"))
+            told = await explain(world.client, world.clock.now(), "default", parse_object_ref("pg/t-0-g-0"))
             assert any("block" in sentence.text and "b0" in sentence.text for sentence in told), told
 
     run_virtual(story())

@@ -95,7 +95,7 @@ def test_success_is_told_once_and_pods_deleted_later_are_no_news() -> None:
         for pod in living(world):
             await world.delete(PODS, pod.metadata.name)
         await world.settle()
-        assert events(world, "WorkloadSucceeded") == ["every replica ended well"]
+        assert events(world, "WorkloadSucceeded") == ["every replica succeeded"]
         assert len(world.objects(EVENTS.viewed_as(SeenEvent))) == len(before)
 
     tell(2, story)

@@ -7,6 +7,7 @@ told with a crash at every write (`test_crash_everywhere.py`).
 from typing import Any
 
 from grove.api import labels
+from grove.api.reasons import STATE_CONDITIONS
 from grove.api.resources import GROUPS, NODES, PODCLIQUESETS, PODGANGS, PODS, TOPOLOGY_BINDINGS
 from grove.api.types.meta import Condition, JsonObject, find_condition
 from grove.api.types.pod import Pod
@@ -109,9 +110,10 @@ def availability(world: World, name: str = "t") -> Condition:
 
 
 def conditions(world: World, name: str = "t") -> dict[str, tuple[str, str]]:
-    """Status and reason of every condition of a set."""
+    """Status and reason of every condition of a set that reports a problem."""
     (found,) = [one for one in world.objects(PODCLIQUESETS) if one.metadata.name == name]
-    return {one.type: (one.status, one.reason) for one in found.status.conditions}
+    reported = (one for one in found.status.conditions if one.type not in STATE_CONDITIONS)
+    return {one.type: (one.status, one.reason) for one in reported}
 
 
 def constraints(world: World) -> dict[str, tuple[str, str, list[str]]]:
@@ -207,7 +209,7 @@ async def what_cannot_be_packed_waits_and_says_why(world: World) -> None:
     assert reasons(world) == {
         (
             "t-0-a needs 3 pods of memory=80Mi together on one rack (topology.kubernetes.io/rack), "
-            "the best rack has room for 2 (rack=r0)"
+            "the best rack has capacity for 2 (rack=r0)"
         )
     }
     await add_rack(world, "r1", 1)

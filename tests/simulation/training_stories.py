@@ -656,8 +656,9 @@ async def a_budget_lowered_below_what_was_used_ends_it_at_the_next_failure(world
     assert failure_message(world).startswith("it failed and all restarts are used (2 of 1)")
 
 
-async def limit(world: World, **limits: str | int) -> None:
-    await world.client.patch(PODCLIQUESETS, "default", "job", {"spec": {"trainingSpec": limits}})
+async def limit(world: Scene, **limits: str | int) -> None:
+    metadata = job(world).metadata
+    await world.client.patch(PODCLIQUESETS, metadata.namespace, metadata.name, {"spec": {"trainingSpec": limits}})
 
 
 TRAINING_STORIES = tuple(

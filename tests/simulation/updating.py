@@ -11,7 +11,7 @@ import yaml
 
 from grove.api import labels
 from grove.api.resources import CONTROLLER_REVISIONS, GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODS
-from grove.api.template_revision import Revision, put_back, read_revision
+from grove.api.template_revision import Revision, read_revision, restore_pod_templates
 from grove.api.types.meta import JsonObject, ObjectMeta, Uid, WireStruct, find_condition
 from grove.api.types.pod import Pod
 from grove.api.types.podcliqueset import PodCliqueSet
@@ -126,7 +126,7 @@ async def undo(world: World) -> None:
     before = revisions(world)[-2].template
 
     def edit(spec: JsonObject) -> None:
-        spec["template"] = put_back(spec["template"], before)
+        spec["template"] = restore_pod_templates(spec["template"], before)
 
     await change(world, edit)
 

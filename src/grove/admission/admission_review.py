@@ -1,6 +1,6 @@
-"""AdmissionReview v1, the envelope of every question an API server asks a webhook: opened and closed here. Pure.
+"""Decode and encode AdmissionReview v1, with which an API server calls a webhook. Pure.
 
-What is inside is judged in `policy.py` and `authorizer.py`.
+`policy.py` and `authorizer.py` compute the responses.
 """
 
 import base64
@@ -15,18 +15,18 @@ API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
 
-# Twice what an object of 1.5 MiB has. A body of nothing but brackets would take fifty times its size in memory.
+# Twice what an object of 1.5 MiB has. Decoding a body of brackets takes fifty times its size in memory.
 MOST_VALUES = 400_000
 # A podSpec in a set has about 20, and so have its managed fields.
 MOST_LEVELS = 100
 
 
 class MalformedReviewError(Exception):
-    """Whoever sent the body must act: it is not an AdmissionReview that we understand."""
+    """An error for a body that is not a supported AdmissionReview; the sender must correct it."""
 
 
 class OversizedReviewError(Exception):
-    """Whoever sent the body must act: reading it would take too much memory."""
+    """An error for a body that would take too much memory to decode."""
 
 
 class GroupKind(WireStruct):
@@ -45,8 +45,8 @@ class ReviewUserInfo(WireStruct):
     username: str = ""
 
 
-class _Circumstances(WireStruct):
-    """A question without the objects that it is about."""
+class _ReviewEnvelope(WireStruct):
+    """A request without its objects."""
 
     uid: str
     operation: str
@@ -58,15 +58,15 @@ class _Circumstances(WireStruct):
     user_info: ReviewUserInfo = ReviewUserInfo()
 
 
-class ReviewRequest(_Circumstances):
-    """One question. `object` is null for a deletion, `oldObject` for a creation."""
+class ReviewRequest(_ReviewEnvelope):
+    """A request for review. `object` is null for a delete, `oldObject` for a create."""
 
     object: JsonObject | None = None
     old_object: JsonObject | None = None
 
 
 class AdmissionResponse(WireStruct):
-    """What is answered. `status` says why not; `patch` (JSON Patch) what to change first."""
+    """A response: `status` says why a write is rejected, `patch` (JSON Patch) what to change in the object."""
 
     allowed: bool
     status: JsonObject | None = None
@@ -80,8 +80,8 @@ ALLOWED = AdmissionResponse(allowed=True)
 _NULL = msgspec.Raw(b"null")
 
 
-class _UnreadRequest(_Circumstances):
-    """Objects are read one after the other: a decoder that reads for long holds up the other thread."""
+class _UnreadRequest(_ReviewEnvelope):
+    """A request whose objects are decoded one after the other: one long decode would block the other thread."""
 
     object: msgspec.Raw = _NULL
     old_object: msgspec.Raw = _NULL
@@ -97,9 +97,9 @@ _DECODER = msgspec.json.Decoder(_Review)
 _OBJECT_DECODER = msgspec.json.Decoder(JsonObject | None)
 
 
-def open_review(body: bytes) -> ReviewRequest:
-    """Raises `MalformedReviewError` or `OversizedReviewError`, with a text for whoever sent it."""
-    # Those inside of texts are counted too: it is a bound, and quick to find.
+def decode_review(body: bytes) -> ReviewRequest:
+    """Decode a review. Raises `MalformedReviewError` or `OversizedReviewError`, with a message for the sender."""
+    # An upper bound that is fast to compute: characters inside of strings count too.
     if body.count(b",") + body.count(b"{") + body.count(b"[") > MOST_VALUES:
         raise OversizedReviewError(f"the body has more than {MOST_VALUES} values")
     try:
@@ -115,8 +115,8 @@ def open_review(body: bytes) -> ReviewRequest:
         raise MalformedReviewError(f"send {KIND} {API_VERSION}, not {review.kind} {review.api_version}")
     for content in (new, old):
         _check_levels(content)
-    circumstances = {name: getattr(review.request, name) for name in _Circumstances.__struct_fields__}
-    return ReviewRequest(**circumstances, object=new, old_object=old)
+    envelope = {name: getattr(review.request, name) for name in _ReviewEnvelope.__struct_fields__}
+    return ReviewRequest(**envelope, object=new, old_object=old)
 
 
 def _check_levels(content: JsonObject | None) -> None:
@@ -133,29 +133,29 @@ def _nested_too_deeply() -> MalformedReviewError:
     return MalformedReviewError(f"not an AdmissionReview: nested deeper than {MOST_LEVELS} levels")
 
 
-def close_review(uid: str, verdict: AdmissionResponse) -> bytes:
-    response: JsonObject = {"uid": uid, "allowed": verdict.allowed}
-    if verdict.status is not None:
-        response["status"] = verdict.status
-    if verdict.patch:
-        patch = base64.b64encode(msgspec.json.encode(verdict.patch)).decode()
-        response |= {"patchType": "JSONPatch", "patch": patch}
-    if verdict.warnings:
-        response["warnings"] = verdict.warnings
-    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+def encode_review(uid: str, response: AdmissionResponse) -> bytes:
+    body: JsonObject = {"uid": uid, "allowed": response.allowed}
+    if response.status is not None:
+        body["status"] = response.status
+    if response.patch:
+        patch = base64.b64encode(msgspec.json.encode(response.patch)).decode()
+        body |= {"patchType": "JSONPatch", "patch": patch}
+    if response.warnings:
+        body["warnings"] = response.warnings
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": body})
 
 
 def invalid(kind: GroupKind, name: str, errors: tuple[FieldError, ...]) -> AdmissionResponse:
-    """Refused in the words of an API server that found these errors itself."""
+    """Return a rejection with the text that the API server itself uses for invalid objects."""
     texts = [str(error) for error in errors]
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [{"reason": error.kind.value, "message": error.message, "field": error.path} for error in errors]
     message = f'{kind.kind}.{kind.group} "{name}" is invalid: {summary}'
     details = {"name": name, "group": kind.group, "kind": kind.kind, "causes": causes}
-    return refused(422, "Invalid", message, details)
+    return reject(422, "Invalid", message, details)
 
 
-def refused(code: int, reason: str, message: str, details: JsonObject | None = None) -> AdmissionResponse:
+def reject(code: int, reason: str, message: str, details: JsonObject | None = None) -> AdmissionResponse:
     status: JsonObject = {"status": "Failure", "code": code, "reason": reason, "message": message}
     if details is not None:
         status["details"] = details

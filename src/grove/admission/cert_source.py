@@ -1,7 +1,7 @@
 """Sources of the webhook server's certificate: a Secret that all replicas share, or files that the user provides.
 
-The Secret is the only truth. Every replica watches it and may write it; each write is bound to the version that was
-read, and who loses the race takes what the winner wrote. When something is due is decided in `certificates.py`.
+The Secret is the source of truth. Every replica watches it and may write it. Each write names the version that it is
+based on; a replica whose write conflicts uses what the other wrote. `webhook_certificates.py` decides when to rotate.
 """
 
 import base64
@@ -21,10 +21,10 @@ from grove.admission.webhook_certificates import (
     Lifetimes,
     RotationStep,
     data_of,
-    due,
     material_of,
-    next_due,
-    renewed,
+    next_rotation_at,
+    next_rotation_step,
+    rotate,
 )
 from grove.api import labels
 from grove.api.resources import NAMESPACES, SECRETS
@@ -43,33 +43,33 @@ FORBIDDEN = 403
 
 _ATTEMPTS = 5
 _LONGEST_SECONDS = 86_400.0
-# Files tell nobody that they changed.
+# Files are polled.
 _FILE_SECONDS = 10.0
-_MARKS = {
+_LABELS = {
     labels.MANAGED_BY: labels.MANAGED_BY_WEBHOOKS,
     labels.PART_OF: "grove",
     labels.COMPONENT: labels.COMPONENT_WEBHOOK,
 }
 
 
-class Keys(Protocol):
-    """One source of certificates."""
+class CertSource(Protocol):
+    """A source of certificates."""
 
     async def run(self) -> None:
-        """Follows the source, until cancelled."""
+        """Watch the source until cancelled."""
 
     async def current(self) -> KeyMaterial | None:
-        """What is to be served now, made anew if it was time; None: there is nothing yet."""
+        """Return the certificate to serve, rotated if it is time; None: there is none yet."""
 
-    async def afresh(self) -> KeyMaterial | None:
-        """What the source holds at this moment, whatever we believed before."""
+    async def read_live(self) -> KeyMaterial | None:
+        """Read the source, not the cache."""
 
     def seconds_to_next(self, material: KeyMaterial | None) -> float:
-        """When to look again, if there is no news."""
+        """Return the seconds until the next check, unless something changes."""
 
 
 async def prepare_namespace(client: Client, namespace: str, secret_name: str) -> None:
-    """Make sure that the Secret can live in the namespace. Raises `UserError` where that is forbidden."""
+    """Create the namespace of the Secret if it does not exist. Raises `UserError` if that is forbidden."""
     where = f"webhook certificate: Secret {namespace}/{secret_name}"
     try:
         body: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
@@ -77,20 +77,20 @@ async def prepare_namespace(client: Client, namespace: str, secret_name: str) ->
     except ApiError as error:
         if not (error.is_already_exists or error.code == FORBIDDEN):
             raise
-        refusal = "" if error.is_already_exists else error.message
+        rejection = "" if error.is_already_exists else error.message
     else:
         return
     try:
         await client.get(SECRETS, namespace, secret_name)
     except ApiError as error:
         if error.code == FORBIDDEN:
-            advice = f"ask for the rights to it, or create namespace {namespace} with them"
-            raise UserError(f"{where} cannot be read: {refusal or error.message}; {advice}") from error
+            advice = f"grant the operator the permission, or create namespace {namespace} and grant it there"
+            raise UserError(f"{where} cannot be read: {rejection or error.message}; {advice}") from error
         if not error.is_not_found:
             raise
-    if refusal and not await _exists(client, namespace):
+    if rejection and not await _exists(client, namespace):
         advice = f"kubectl create namespace {namespace}"
-        raise UserError(f"{where}: the namespace does not exist and cannot be created: {refusal}; {advice}")
+        raise UserError(f"{where}: the namespace does not exist and cannot be created: {rejection}; {advice}")
 
 
 async def _exists(client: Client, namespace: str) -> bool:
@@ -99,14 +99,14 @@ async def _exists(client: Client, namespace: str) -> bool:
     except ApiError as error:
         if error.is_not_found:
             return False
-        # Who may read the Secret need not be allowed to read its namespace.
+        # The right to read the Secret does not include the right to read its namespace.
         if error.code != FORBIDDEN:
             raise
     return True
 
 
-class SecretKeys:
-    """Our own authority, kept in a Secret."""
+class SecretCertSource:
+    """A CA of the operator, stored in a Secret."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class SecretKeys:
         name: str,
         names: tuple[str, ...],
         lifetimes: Lifetimes,
-        on_news: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._client = client
         self._clock = clock
@@ -127,8 +127,8 @@ class SecretKeys:
         self._names = names
         self._lifetimes = lifetimes
         self._store: Store[Secret] = Store()
-        self._store.subscribe(lambda _old, _new: on_news())
-        # One object only, so that reading this one Secret is all the right it takes.
+        self._store.subscribe(lambda _old, _new: on_change())
+        # One object only, so that the right to read this Secret is enough.
         self._reflector = Reflector(
             client,
             SECRETS,
@@ -147,31 +147,31 @@ class SecretKeys:
         for _ in range(_ATTEMPTS):
             secret = self._store.by_name(self._namespace, self._name)
             material = _material(secret)
-            what = due(material, self._names, self._clock.now(), self._lifetimes)
+            what = next_rotation_step(material, self._names, self._clock.now(), self._lifetimes)
             if what is RotationStep.NOTHING:
                 return material
             await self._renew(secret, material, what)
-        # Others write faster than we do; their writes are news, and we look again.
+        # Other replicas write faster: their writes trigger the next reconcile.
         return None
 
-    async def afresh(self) -> KeyMaterial | None:
+    async def read_live(self) -> KeyMaterial | None:
         secret = await self._read()
         return None if secret is None else _material(secret)
 
     def seconds_to_next(self, material: KeyMaterial | None) -> float:
-        at = None if material is None else next_due(material, self._lifetimes)
+        at = None if material is None else next_rotation_at(material, self._lifetimes)
         if at is None:
             return 0.0
         return min(_LONGEST_SECONDS, max(0.0, (at - self._clock.now()).total_seconds()))
 
     async def _renew(self, secret: Secret | None, material: KeyMaterial, what: RotationStep) -> None:
-        new = renewed(material, what, self._names, self._clock.now(), self._lifetimes)
+        new = rotate(material, what, self._names, self._clock.now(), self._lifetimes)
         try:
             self._store.observe(await self._write(secret, new))
         except ApiError as error:
             if not (error.is_conflict or error.is_already_exists):
                 raise
-            # Another replica was first. Its certificate is as good as ours.
+            # Another replica was first; use its certificate.
             await self._read()
             return
         log.info("webhook certificates renewed", what=what.value, secret=f"{self._namespace}/{self._name}")
@@ -180,12 +180,12 @@ class SecretKeys:
         data = {key: base64.b64encode(value).decode() for key, value in data_of(material).items()}
         if secret is None:
             return await self._client.create(SECRETS, self._namespace, self._new_secret(data))
-        # One of an earlier version has other marks.
-        metadata = {"resourceVersion": secret.metadata.resource_version, "uid": secret.metadata.uid, "labels": _MARKS}
+        # A Secret of an earlier version has other labels.
+        metadata = {"resourceVersion": secret.metadata.resource_version, "uid": secret.metadata.uid, "labels": _LABELS}
         return await self._client.patch(SECRETS, self._namespace, self._name, {"metadata": metadata, "data": data})
 
     async def _read(self) -> Secret | None:
-        """What the server holds now, which the watch may not have told yet."""
+        """Read the Secret from the API server: the watch may be behind."""
         try:
             secret = await self._client.get(SECRETS, self._namespace, self._name)
         except ApiError as error:
@@ -199,26 +199,26 @@ class SecretKeys:
         return {
             "apiVersion": SECRETS.api_version,
             "kind": SECRETS.kind,
-            "metadata": {"name": self._name, "namespace": self._namespace, "labels": _MARKS},
+            "metadata": {"name": self._name, "namespace": self._namespace, "labels": _LABELS},
             "type": "kubernetes.io/tls",
             "data": data,
         }
 
 
-class FileKeys:
-    """Certificates that somebody else makes and replaces, such as cert-manager: read again and again."""
+class FileCertSource:
+    """Certificate files that cert-manager or the user replaces; polled."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._complaint = ""
+        self._last_warning = ""
 
     async def run(self) -> None:
-        """There is nothing to follow: files are read when it is time."""
+        """Do nothing: files are polled."""
 
     async def current(self) -> KeyMaterial | None:
         return self._read()
 
-    async def afresh(self) -> KeyMaterial | None:
+    async def read_live(self) -> KeyMaterial | None:
         return self._read()
 
     def seconds_to_next(self, material: KeyMaterial | None) -> float:
@@ -230,23 +230,23 @@ class FileKeys:
             authorities = self._folder / AUTHORITIES
             bundle = authorities.read_bytes() if authorities.is_file() else b""
         except OSError as error:
-            self._complain(f"{error.filename}: {error.strerror}")
+            self._warn_once(f"{error.filename}: {error.strerror}")
             return None
-        self._complain("")
+        self._warn_once("")
         return KeyMaterial(certificate=certificate, key=key, authorities=bundle)
 
-    def _complain(self, error_message: str) -> None:
-        """Once, not every few seconds."""
-        if error_message and error_message != self._complaint:
-            log.warning("webhook certificate cannot be read", why=error_message)
-        self._complaint = error_message
+    def _warn_once(self, warning: str) -> None:
+        """Log each message once, not every few seconds."""
+        if warning and warning != self._last_warning:
+            log.warning("webhook certificate cannot be read", why=warning)
+        self._last_warning = warning
 
 
 def _material(secret: Secret | None) -> KeyMaterial:
-    return material_of({key: _decoded(value) for key, value in (secret.data if secret else {}).items()})
+    return material_of({key: _decode(value) for key, value in (secret.data if secret else {}).items()})
 
 
-def _decoded(value: str) -> bytes:
+def _decode(value: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except binascii.Error:

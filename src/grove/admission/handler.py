@@ -1,7 +1,6 @@
-"""One question of an API server in, the verdict out: reads what the answer depends on, then asks the pure rules.
+"""Handle an admission request: read what the response depends on, then apply the pure rules.
 
-Which path means which question is the table at the end. The envelope is in `admission_review.py`, HTTP in
-`webhook_server.py`.
+`admission_review.py` has the encoding, `webhook_server.py` HTTP.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,11 +13,11 @@ from grove.admission.admission_review import (
     MalformedReviewError,
     ReviewRequest,
     invalid,
-    refused,
+    reject,
 )
-from grove.admission.authorizer import AuthorizerOptions, authorize, claims_of, is_free
+from grove.admission.authorizer import AuthorizerOptions, authorize, collect_claims, is_exempt
 from grove.admission.json_patch import json_patch
-from grove.admission.lookups import Reader, find, find_whole, lookup_for, set_above
+from grove.admission.lookups import Reader, find, find_as_json, find_owner_set, lookup_for
 from grove.admission.policy import DEFAULT_SETTINGS, is_terminating, review
 from grove.api.defaulting import default_podcliqueset
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, TOPOLOGY_BINDINGS, Resource
@@ -37,11 +36,11 @@ from grove.installation.webhook_configurations import (
 
 _SCALABLE: tuple[Resource[Any], ...] = (PODCLIQUESETS, PODCLIQUES, GROUPS)
 
-Question = Callable[[ReviewRequest], Awaitable[AdmissionResponse]]
+ReviewHandler = Callable[[ReviewRequest], Awaitable[AdmissionResponse]]
 
 
 class AdmissionHandler:
-    """Answers with a verdict, or raises: `MalformedReviewError`, or `ApiError` when a look at the cluster failed."""
+    """The handlers of all webhook paths. They raise `MalformedReviewError`, or `ApiError` if a lookup failed."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class AdmissionHandler:
         self._client = client
         self._settings = settings
         self._authorizer = authorizer
-        self._questions: dict[str, Question] = {
+        self._handlers: dict[str, ReviewHandler] = {
             DEFAULT_SET_PATH: self._default_set,
             VALIDATE_SET_PATH: lambda request: self._validate(PODCLIQUESETS, request),
             VALIDATE_CLIQUE_PATH: lambda request: self._validate(PODCLIQUES, request),
@@ -62,12 +61,12 @@ class AdmissionHandler:
             AUTHORIZER_PATH: self._authorize,
         }
 
-    def question(self, path: str) -> Question | None:
-        """What is asked at a path; None: nothing."""
-        return self._questions.get(path)
+    def find_handler(self, path: str) -> ReviewHandler | None:
+        """Return the handler of a path; None: unknown path."""
+        return self._handlers.get(path)
 
     async def _default_set(self, request: ReviewRequest) -> AdmissionResponse:
-        _expect(request, PODCLIQUESETS)
+        _check_resource(request, PODCLIQUESETS)
         if request.object is None or is_terminating(request.old_object):
             return ALLOWED
         old = None if request.old_object is None else default_podcliqueset(request.old_object)
@@ -76,8 +75,8 @@ class AdmissionHandler:
         return AdmissionResponse(allowed=True, patch=patch or None)
 
     async def _validate(self, resource: Resource[Any], request: ReviewRequest) -> AdmissionResponse:
-        _expect(request, resource)
-        return await self._judge(
+        _check_resource(request, resource)
+        return await self._review(
             resource,
             AdmissionRequest(
                 operation=_operation(request),
@@ -92,17 +91,17 @@ class AdmissionHandler:
         )
 
     async def _validate_scale(self, request: ReviewRequest) -> AdmissionResponse:
-        """A Scale says nothing but a count: the object itself is read, and judged as if its count had been edited."""
-        resource = _scaled(request)
-        held = await find_whole(self._client, resource, request.namespace, request.name)
+        """Read the object of a Scale, and validate it as if its replicas had been edited."""
+        resource = _scaled_resource(request)
+        held = await find_as_json(self._client, resource, request.namespace, request.name)
         if held is None:
-            return refused(404, "NotFound", f'{resource.plural}.{resource.group} "{request.name}" not found')
+            return reject(404, "NotFound", f'{resource.plural}.{resource.group} "{request.name}" not found')
         if _uid(request.object) not in ("", held["metadata"].get("uid")):
-            message = f'{resource.plural}.{resource.group} "{request.name}" was replaced by another one: try again'
-            return refused(409, "Conflict", message)
+            message = f'{resource.plural}.{resource.group} "{request.name}" was replaced by another object: try again'
+            return reject(409, "Conflict", message)
         spec = (request.object or {}).get("spec")
         replicas = spec.get("replicas", 0) if isinstance(spec, dict) else 0
-        return await self._judge(
+        return await self._review(
             resource,
             AdmissionRequest(
                 operation=Operation.UPDATE,
@@ -116,8 +115,8 @@ class AdmissionHandler:
             ),
         )
 
-    async def _judge(self, resource: Resource[Any], request: AdmissionRequest) -> AdmissionResponse:
-        # Before any look at the cluster: what is leaving is never held up by one that fails.
+    async def _review(self, resource: Resource[Any], request: AdmissionRequest) -> AdmissionResponse:
+        # Before any lookup: a lookup that fails must not block the deletion of an object.
         if is_terminating(request.old):
             return ALLOWED
         answer = review(request, await lookup_for(self._client, request, self._settings), self._settings)
@@ -128,34 +127,36 @@ class AdmissionHandler:
 
     async def _authorize(self, request: ReviewRequest) -> AdmissionResponse:
         if self._authorizer is None:
-            raise MalformedReviewError("the authorizer is switched off here: remove its webhook configuration")
-        # Before any look at the cluster: what is leaving is never held up by one that fails.
-        if is_free(request):
+            raise MalformedReviewError("the authorizer is disabled: remove its webhook configuration")
+        # Before any lookup: a lookup that fails must not block the deletion of an object.
+        if is_exempt(request):
             return ALLOWED
-        claims, namespace = claims_of(request), request.namespace
+        claims, namespace = collect_claims(request), request.namespace
         found = [await find(self._client, PODCLIQUESETS, namespace, name) for name in claims.set_names]
-        found += [await set_above(self._client, namespace, owner) for owner in claims.owners]
+        found += [await find_owner_set(self._client, namespace, owner) for owner in claims.owners]
         return authorize(request, tuple(pcs for pcs in found if pcs is not None), self._authorizer)
 
 
-def _expect(request: ReviewRequest, resource: Resource[Any]) -> None:
-    asked = request.resource
-    if (asked.group, asked.resource) != (resource.group, resource.plural):
-        raise MalformedReviewError(f"{resource.plural} are judged here, not {asked.resource}: correct the rules")
+def _check_resource(request: ReviewRequest, resource: Resource[Any]) -> None:
+    requested = request.resource
+    if (requested.group, requested.resource) != (resource.group, resource.plural):
+        raise MalformedReviewError(
+            f"this path validates {resource.plural}, not {requested.resource}: correct the rules"
+        )
 
 
-def _scaled(request: ReviewRequest) -> Resource[Any]:
+def _scaled_resource(request: ReviewRequest) -> Resource[Any]:
     for resource in _SCALABLE:
         if (request.resource.group, request.resource.resource) == (resource.group, resource.plural):
             return resource
-    raise MalformedReviewError(f"{request.resource.resource} are not scaled here: correct the rules")
+    raise MalformedReviewError(f"{request.resource.resource} cannot be scaled: correct the rules")
 
 
 def _operation(request: ReviewRequest) -> Operation:
     try:
         return Operation(request.operation)
     except ValueError:
-        raise MalformedReviewError(f"{request.operation} is not judged here: correct the rules") from None
+        raise MalformedReviewError(f"{request.operation} is not supported: correct the rules") from None
 
 
 def _uid(json: JsonObject | None) -> str:

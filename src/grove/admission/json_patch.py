@@ -1,4 +1,4 @@
-"""The JSON Patch (RFC 6902) between two JSON values: only what differs. Applying patches is the API server's work."""
+"""Compute the JSON Patch (RFC 6902) between two JSON values. The API server applies it."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from grove.api.types.meta import JsonObject
 
 
 def json_patch(old: Any, new: Any, path: str = "") -> list[JsonObject]:
-    """Turns `old` into `new`; empty when they are equal. Lists of another length are replaced as a whole."""
+    """Return the patch that turns `old` into `new`; empty if they are equal. A list of another length is replaced."""
     if isinstance(old, dict) and isinstance(new, dict):
         return _between_objects(old, new, path)
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
@@ -22,21 +22,19 @@ def json_patch(old: Any, new: Any, path: str = "") -> list[JsonObject]:
 
 
 def _is_same_leaf(old: Any, new: Any) -> bool:
-    """Most values are: for them no path is written."""
+    """Return whether two scalars are equal. A fast path: most values are."""
     return type(old) is type(new) and not isinstance(new, dict | list) and bool(old == new)
 
 
 def _between_objects(old: JsonObject, new: JsonObject, path: str) -> list[JsonObject]:
-    operations: list[JsonObject] = [
-        {"op": "remove", "path": f"{path}/{_escaped(key)}"} for key in old if key not in new
-    ]
+    operations: list[JsonObject] = [{"op": "remove", "path": f"{path}/{_escape(key)}"} for key in old if key not in new]
     for key, value in new.items():
         if key not in old:
-            operations.append({"op": "add", "path": f"{path}/{_escaped(key)}", "value": value})
+            operations.append({"op": "add", "path": f"{path}/{_escape(key)}", "value": value})
         elif not _is_same_leaf(old[key], value):
-            operations += json_patch(old[key], value, f"{path}/{_escaped(key)}")
+            operations += json_patch(old[key], value, f"{path}/{_escape(key)}")
     return operations
 
 
-def _escaped(key: str) -> str:
+def _escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")

@@ -1,7 +1,7 @@
 """Lookups for admission: read from the API server what a response depends on besides the object itself.
 
-`policy.py` is pure and asks functions; here is known what it will ask. "Not found" is an answer; every other failure is
-an `ApiError`, and then nobody knows what the answer would be.
+`policy.py` is pure; this module reads all that it may need. "Not found" is a result; every other failure is
+an `ApiError`: then there is no response.
 """
 
 from typing import Any, Protocol, TypeVar
@@ -15,29 +15,29 @@ from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, OwnerReference, Uid, WireStruct, to_wire
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.scheduler_object import SchedulerObject
-from grove.api.validation.schema import read
-from grove.api.validation.syntax import dns_label_complaint, dns_subdomain_complaint
+from grove.api.validation.schema import decode_object
+from grove.api.validation.syntax import check_dns_label, check_dns_subdomain
 from grove.api.validation.validation_options import FindBinding, ValidationOptions
-from grove.backends.queues import QueueAsk
+from grove.backends.queues import QueueRequest
 from grove.kube.api_errors import ApiError
 
 T = TypeVar("T", bound=HasMetadata)
 
-# A good set names one topology. One that names many is refused for that, whatever those are.
+# A valid set names one topology; a set that names several is rejected in any case.
 _MOST_TOPOLOGIES = 4
 _OWNERS: tuple[Resource[Any], ...] = (PODCLIQUESETS, GROUPS, PODCLIQUES, PODGANGS)
-# A clique, its group, its set; owners that own each other in a circle are not followed.
+# A clique, its group, its set. The limit ends a cycle of owners.
 DEEPEST_OWNERS = 3
 
 
 class Reader(Protocol):
-    """What of a client is needed here."""
+    """The part of a client that lookups need."""
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T: ...
 
 
-class Whole(WireStruct):
-    """An object with everything that rules look at."""
+class UntypedObject(WireStruct):
+    """An object with all fields that rules use."""
 
     metadata: ObjectMeta
     spec: JsonObject = {}
@@ -45,7 +45,7 @@ class Whole(WireStruct):
 
 
 async def lookup_for(client: Reader, request: AdmissionRequest, settings: ValidationOptions) -> AdmissionLookups:
-    """Answers to all that the review of this request may ask."""
+    """Read all that the review of this request may need."""
     match request.plural:
         case PODCLIQUESETS.plural:
             return await _set_lookup(client, request, settings)
@@ -56,8 +56,8 @@ async def lookup_for(client: Reader, request: AdmissionRequest, settings: Valida
 
 
 async def find(client: Reader, resource: Resource[T], namespace: str, name: str) -> T | None:
-    """None: there is none. Names come out of bodies that nobody has judged yet, and are made part of a path here."""
-    if dns_subdomain_complaint(name) or (namespace and dns_label_complaint(namespace)):
+    """Return the object, or None if there is none. Names are checked first: they are not validated yet."""
+    if check_dns_subdomain(name) or (namespace and check_dns_label(namespace)):
         return None
     try:
         return await client.get(resource, namespace, name)
@@ -67,9 +67,9 @@ async def find(client: Reader, resource: Resource[T], namespace: str, name: str)
         raise
 
 
-async def find_whole(client: Reader, resource: Resource[Any], namespace: str, name: str) -> JsonObject | None:
-    """An object as JSON, as rules read it."""
-    found = await find(client, resource.viewed_as(Whole), namespace, name)
+async def find_as_json(client: Reader, resource: Resource[Any], namespace: str, name: str) -> JsonObject | None:
+    """Return an object as JSON, as rules read it."""
+    found = await find(client, resource.viewed_as(UntypedObject), namespace, name)
     if found is None:
         return None
     return {"apiVersion": resource.api_version, "kind": resource.kind, **to_wire(found)}
@@ -81,16 +81,16 @@ async def _set_lookup(client: Reader, request: AdmissionRequest, settings: Valid
 
 
 async def _queue_lookup(client: Reader, request: AdmissionRequest, settings: ValidationOptions) -> FindQueue:
-    """The queue that the set asks for now. A kind that is not served has no objects: that is "not found" too."""
+    """Read the queue that the set newly requests. A kind that is not served counts as "not found"."""
     found: dict[str, SchedulerObject | None] = {}
-    ask = _queue_ask(request.object, settings)
-    if ask is not None and ask != _queue_ask(request.old, settings):
-        found[ask.queue] = await find(client, ask.resource, "", ask.queue)
-    return lambda asked: found.get(asked.queue)
+    queue_request = _queue_request(request.object, settings)
+    if queue_request is not None and queue_request != _queue_request(request.old, settings):
+        found[queue_request.queue] = await find(client, queue_request.resource, "", queue_request.queue)
+    return lambda request: found.get(request.queue)
 
 
-def _queue_ask(pcs: JsonObject | None, settings: ValidationOptions) -> QueueAsk | None:
-    read_set = None if pcs is None else read(PODCLIQUESETS, default_podcliqueset(pcs)).object
+def _queue_request(pcs: JsonObject | None, settings: ValidationOptions) -> QueueRequest | None:
+    read_set = None if pcs is None else decode_object(PODCLIQUESETS, default_podcliqueset(pcs)).object
     return None if read_set is None else queue_of(read_set, settings)
 
 
@@ -103,7 +103,7 @@ async def _topology_lookup(client: Reader, request: AdmissionRequest) -> FindBin
 
 
 def _topology_names(pcs: JsonObject | None) -> list[str]:
-    """Wherever a set names a topology: on itself, on groups, on cliques."""
+    """Return the topologies that a set names on itself, its groups and its cliques."""
     template = _object(_object(_object(pcs).get("spec")).get("template"))
     levels = [template, *_objects(template.get("podCliqueScalingGroups")), *_objects(template.get("cliques"))]
     names = [_object(level.get("topologyConstraint")).get("topologyName") for level in levels]
@@ -115,9 +115,9 @@ def _changes_spec(request: AdmissionRequest) -> bool:
 
 
 async def _owner_lookup(client: Reader, request: AdmissionRequest) -> AdmissionLookups:
-    """The set of a clique or group, found through its controller: the set itself, or the group above a clique."""
+    """Find the set of a clique or group through its controller."""
     child = _controller_of(_object(request.old))
-    pcs = None if child is None else await set_above(client, request.namespace, child)
+    pcs = None if child is None else await find_owner_set(client, request.namespace, child)
 
     def owner_set(namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
         return pcs if child is not None and (namespace, owner.uid) == (request.namespace, child.uid) else None
@@ -126,7 +126,7 @@ async def _owner_lookup(client: Reader, request: AdmissionRequest) -> AdmissionL
 
 
 def _controller_of(json: JsonObject) -> OwnerReference | None:
-    """The controller of an object."""
+    """Return the controller reference of an object."""
     for owner in _objects(_object(json.get("metadata")).get("ownerReferences")):
         version, kind, name, uid = (owner.get(key) for key in ("apiVersion", "kind", "name", "uid"))
         if owner.get("controller") is True and isinstance(name, str):
@@ -136,22 +136,28 @@ def _controller_of(json: JsonObject) -> OwnerReference | None:
     return None
 
 
-async def set_above(client: Reader, namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
-    """Return the set that a controller is or belongs to, if every object in between is the one that is named."""
-    above: OwnerReference | None = owner
+async def find_owner_set(client: Reader, namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
+    """Return the set that a controller is or belongs to, if every uid on the way matches."""
+    above = owner
     for _ in range(DEEPEST_OWNERS):
-        resource = None if above is None else owner_resource(above)
-        found = None if above is None or resource is None else await find(client, resource, namespace, above.name)
-        if found is None or above is None or found.metadata.uid != above.uid:
-            return None
-        if isinstance(found, PodCliqueSet):
-            return found
-        above = found.metadata.controller_reference
+        resource = owner_resource(above)
+        found = None if resource is None else await find(client, resource, namespace, above.name)
+        step = next_owner(above, found)
+        if not isinstance(step, OwnerReference):
+            return step
+        above = step
     return None
 
 
+def next_owner(owner: OwnerReference, found: HasMetadata | None) -> PodCliqueSet | OwnerReference | None:
+    """Return the set, or the next owner to look up. None if `found` is not the owner, or has no controller."""
+    if found is None or found.metadata.uid != owner.uid:
+        return None
+    return found if isinstance(found, PodCliqueSet) else found.metadata.controller_reference
+
+
 def owner_resource(owner: OwnerReference) -> Resource[Any] | None:
-    """Return which of our kinds a reference names; None for a kind of others."""
+    """Return the kind of Grove that a reference names; None for other kinds."""
     return next((one for one in _OWNERS if (one.group, one.kind) == (owner.group, owner.kind)), None)
 
 

@@ -1,6 +1,6 @@
-"""One write in, the answer out: decode, default, validate, warn. The rules themselves are in `api/validation/`.
+"""Review one write: decode, default, validate, warn. The rules are in `api/validation/`.
 
-Deletion is never blocked: deletes, and updates of what is leaving, pass unread.
+Deletion is never blocked: deletes, and updates of terminating objects, are allowed without validation.
 """
 
 import re
@@ -13,20 +13,21 @@ import msgspec
 from grove.admission.schedulers import FindQueue, scheduler_errors, scheduler_warnings
 from grove.api.defaulting import default_podcliqueset, default_scaling_group
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, TOPOLOGY_BINDINGS, Resource
-from grove.api.types.admission import AdmissionAnswer, AdmissionRequest, Operation
+from grove.api.startup_order import describe_unknown_image
+from grove.api.types.admission import AdmissionRequest, AdmissionResult, Operation
 from grove.api.types.meta import HasMetadata, JsonObject, OwnerReference, without_nulls
 from grove.api.types.podclique import PodClique
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet, WorkloadType
-from grove.api.unsupported_fields import unbuilt_changes, unbuilt_fields
+from grove.api.unsupported_fields import find_unsupported_changes, find_unsupported_fields
 from grove.api.validation.clustertopologybinding import topology_binding_errors
-from grove.api.validation.field_errors import UNSHOWN, ErrorKind, FieldError, invalid
+from grove.api.validation.field_errors import OMITTED, ErrorKind, FieldError, invalid
 from grove.api.validation.object_budget import clique_budget_errors, group_budget_errors
 from grove.api.validation.podclique import podclique_errors
 from grove.api.validation.podcliquescalinggroup import scaling_group_errors
 from grove.api.validation.podcliqueset import validate_podcliqueset, validate_podcliqueset_update
 from grove.api.validation.ratcheting import new_errors
-from grove.api.validation.schema import Reading, read
+from grove.api.validation.schema import DecodedObject, decode_object
 from grove.api.validation.stored_bytes import scaled_clique_byte_errors, spec_errors
 from grove.api.validation.topology_constraints import topology_warnings
 from grove.api.validation.training import training_clique_changes, training_group_changes, training_warnings
@@ -36,7 +37,7 @@ T = TypeVar("T", bound=HasMetadata)
 
 
 class AdmissionLookups(msgspec.Struct, frozen=True, kw_only=True):
-    """What the answer may depend on besides the object. A question that cannot be asked here is None."""
+    """Lookups that rules use besides the object. None: the lookup is not available."""
 
     topology_binding: FindBinding | None = None
     # The set behind an owner reference in a namespace: the set itself, or the one that owns that group.
@@ -44,12 +45,12 @@ class AdmissionLookups(msgspec.Struct, frozen=True, kw_only=True):
     queue: FindQueue | None = None
 
 
-# An answer names so many; of warnings, an API server passes on 4 KB.
+# Maximum numbers in a response; an API server truncates warnings at 4 KB.
 MOST_ERRORS = 100
 MOST_WARNINGS = 100
 _SEPARATORS = re.compile(r"[.\[]")
-# Paths of our schemas are shorter. A longer one ends in the key of a map, which may be of any length.
-_LONGEST_PLACE = 512
+# Paths of the schemas are shorter. A longer one ends in the key of a map.
+_LONGEST_PATH = 512
 
 NO_LOOKUP = AdmissionLookups()
 DEFAULT_SETTINGS = ValidationOptions()
@@ -57,12 +58,12 @@ DEFAULT_SETTINGS = ValidationOptions()
 
 def review(
     request: AdmissionRequest, lookup: AdmissionLookups = NO_LOOKUP, settings: ValidationOptions = DEFAULT_SETTINGS
-) -> AdmissionAnswer:
+) -> AdmissionResult:
     if request.object is None or request.operation is Operation.DELETE or request.subresource == "status":
-        return AdmissionAnswer(object=request.object)
-    # Not the new object: a deletion timestamp that somebody wrote into it would switch every rule off.
+        return AdmissionResult(object=request.object)
+    # Not the new object: a user could write a deletion timestamp into it to disable every rule.
     if is_terminating(request.old):
-        return AdmissionAnswer(object=request.object)
+        return AdmissionResult(object=request.object)
     match request.group, request.plural:
         case PODCLIQUESETS.group, PODCLIQUESETS.plural:
             return _review_set(request, lookup, settings)
@@ -80,39 +81,43 @@ def review(
             new = without_nulls(request.object)
             return _review_child(TOPOLOGY_BINDINGS, new, request, lambda b: topology_binding_errors(b, settings))
         case _:
-            return AdmissionAnswer(object=request.object)
+            return AdmissionResult(object=request.object)
 
 
-def _review_set(request: AdmissionRequest, lookup: AdmissionLookups, settings: ValidationOptions) -> AdmissionAnswer:
+def _review_set(request: AdmissionRequest, lookup: AdmissionLookups, settings: ValidationOptions) -> AdmissionResult:
     old_json = None if request.old is None else default_podcliqueset(request.old)
     new_json = default_podcliqueset(request.object or {}, old_json, default_delay=settings.default_delay)
-    new = read(PODCLIQUESETS, new_json)
-    old: Reading[PodCliqueSet] = Reading(object=None) if old_json is None else read(PODCLIQUESETS, old_json)
+    new = decode_object(PODCLIQUESETS, new_json)
+    old: DecodedObject[PodCliqueSet] = (
+        DecodedObject(object=None) if old_json is None else decode_object(PODCLIQUESETS, old_json)
+    )
     before = (*old.errors, *(() if old_json is None else spec_errors(old_json)))
     shape = new_errors((*new.errors, *spec_errors(new_json)), before)
     if new.object is None or _is_beyond_limits(shape):
-        return _answer(new_json, shape)
+        return _respond(new_json, shape)
     if old.object is None:
         rules = validate_podcliqueset(new.object, settings, lookup.topology_binding)
     else:
         rules = validate_podcliqueset_update(old.object, new.object, settings, lookup.topology_binding)
-    rules = _joined(rules, scheduler_errors(old.object, new.object, settings, lookup.queue))
+    rules = _merge_errors(rules, scheduler_errors(old.object, new.object, settings, lookup.queue))
     warnings = () if request.subresource else _warnings(old.object, new.object, lookup, settings)
-    return _answer(new_json, _joined(shape, rules), warnings)
+    return _respond(new_json, _merge_errors(shape, rules), warnings)
 
 
 def _warnings(
     old: PodCliqueSet | None, new: PodCliqueSet, lookup: AdmissionLookups, settings: ValidationOptions
 ) -> tuple[str, ...]:
-    """What the writer should know; silent when neither spec nor annotations changed."""
-    # Silent by itself, unless another queue is asked for.
+    """Return warnings; none if neither spec nor annotations changed."""
+    # These warn only if another queue is requested.
     schedulers = tuple(scheduler_warnings(old, new, settings, lookup.queue))
     if old is not None and old.spec == new.spec and old.metadata.annotations == new.metadata.annotations:
         return schedulers
-    changes = () if old is None else unbuilt_changes(old, new)
+    changes = () if old is None else find_unsupported_changes(old, new)
     topology = topology_warnings(new.spec.template, lookup.topology_binding)
-    fields = (str(field) for field in (*unbuilt_fields(new), *changes))
-    return (*fields, *topology, *training_warnings(new.spec), *schedulers)
+    fields = (str(field) for field in (*find_unsupported_fields(new), *changes))
+    no_image = describe_unknown_image(new.spec.template, settings.init_image)
+    startup = (f"spec.template.cliqueStartupType: {no_image}",) if no_image else ()
+    return (*fields, *topology, *startup, *training_warnings(new), *schedulers)
 
 
 ChangeRule = Callable[[Any, Any], Iterable[FieldError]]
@@ -124,29 +129,29 @@ def _review_child(
     request: AdmissionRequest,
     rules: Callable[[T], Iterable[FieldError]],
     change_rule: ChangeRule | None = None,
-) -> AdmissionAnswer:
-    """One object with rules of its own; what it had wrong before may stay."""
+) -> AdmissionResult:
+    """Review a child object; errors that it had before may stay."""
     if request.old is not None and request.old.get("spec") == new_json.get("spec"):
-        return AdmissionAnswer(object=new_json)
-    new = read(resource, new_json)
-    old = None if request.old is None else read(resource, without_nulls(request.old))
+        return AdmissionResult(object=new_json)
+    new = decode_object(resource, new_json)
+    old = None if request.old is None else decode_object(resource, without_nulls(request.old))
     shape = new_errors(new.errors, old.errors if old is not None else ())
     if _is_beyond_limits(shape):
-        return _answer(new_json, shape)
-    errors = _joined(new.errors, tuple(rules(new.object)) if new.object is not None else ())
+        return _respond(new_json, shape)
+    errors = _merge_errors(new.errors, tuple(rules(new.object)) if new.object is not None else ())
     if old is None or not (errors or change_rule):
-        return _answer(new_json, errors)
+        return _respond(new_json, errors)
     if errors and old.object is not None:
-        errors = new_errors(errors, _joined(old.errors, tuple(rules(old.object))))
+        errors = new_errors(errors, _merge_errors(old.errors, tuple(rules(old.object))))
     if change_rule is not None and new.object is not None and old.object is not None:
-        errors = _joined(tuple(change_rule(old.object, new.object)), errors)
-    return _answer(new_json, errors)
+        errors = _merge_errors(tuple(change_rule(old.object, new.object)), errors)
+    return _respond(new_json, errors)
 
 
 def _of_set(lookup: AdmissionLookups, rule: Callable[[Any, Any, PodCliqueSet], Iterable[FieldError]]) -> ChangeRule:
-    """A rule for children that depends on their set.
+    """Return a rule for children that depends on their set.
 
-    The set is found through the owner that the child had: a write that also takes the owner away is not let off.
+    The set is found through the old owner, so that a write cannot avoid the rule by removing the owner.
     """
 
     def errors(old: PodClique | PodCliqueScalingGroup, new: PodClique | PodCliqueScalingGroup) -> Iterable[FieldError]:
@@ -165,7 +170,7 @@ def _clique_changes(
     if pcs.spec.workload_type == WorkloadType.TRAINING:
         yield from training_clique_changes(old, new, pcs.metadata.name)
     elif new.spec.replicas > old.spec.replicas:
-        # By the labels that it had: a write that also takes them away is not let off.
+        # With the old labels, so that a write cannot avoid the rule by removing them.
         scaled = msgspec.structs.replace(new, metadata=old.metadata)
         too_many = tuple(clique_budget_errors(scaled, pcs, settings.objects_per_set))
         yield from too_many or scaled_clique_byte_errors(scaled, pcs)
@@ -181,37 +186,37 @@ def _group_changes(
         yield from group_budget_errors(scaled, pcs, settings.objects_per_set)
 
 
-def _joined(first: tuple[FieldError, ...], second: tuple[FieldError, ...]) -> tuple[FieldError, ...]:
-    """All errors; but a place that the first blame is not blamed by the second too, nor is what lies inside it."""
-    blamed = frozenset(error.path for error in first)
-    return first + tuple(e for e in second if blamed.isdisjoint(_around(e.path))) if blamed else second
+def _merge_errors(first: tuple[FieldError, ...], second: tuple[FieldError, ...]) -> tuple[FieldError, ...]:
+    """Return all errors, without those of `second` at or below a path of `first`."""
+    paths = frozenset(error.path for error in first)
+    return first + tuple(e for e in second if paths.isdisjoint(_enclosing_paths(e.path))) if paths else second
 
 
-def _around(path: str) -> Iterator[str]:
-    """The path itself, and every place that it lies in."""
+def _enclosing_paths(path: str) -> Iterator[str]:
+    """Yield the path and every path that contains it."""
     yield path
-    for separator in _SEPARATORS.finditer(path, 0, _LONGEST_PLACE):
+    for separator in _SEPARATORS.finditer(path, 0, _LONGEST_PATH):
         yield path[: separator.start()]
 
 
 def _is_beyond_limits(errors: tuple[FieldError, ...]) -> bool:
-    """Is a list or a text larger than its limit? Then no rule is asked: their work is bounded by these limits."""
+    """Return whether a list or text exceeds its limit. Then no rule runs: the limits bound their work."""
     return any(error.kind in (ErrorKind.TOO_MANY, ErrorKind.TOO_LONG) for error in errors)
 
 
-def _answer(new: JsonObject, errors: tuple[FieldError, ...], warnings: tuple[str, ...] = ()) -> AdmissionAnswer:
+def _respond(new: JsonObject, errors: tuple[FieldError, ...], warnings: tuple[str, ...] = ()) -> AdmissionResult:
     if errors:
-        return AdmissionAnswer(errors=_first_errors(errors))
-    return AdmissionAnswer(object=new, warnings=warnings[:MOST_WARNINGS])
+        return AdmissionResult(errors=_first_errors(errors))
+    return AdmissionResult(object=new, warnings=warnings[:MOST_WARNINGS])
 
 
 def _first_errors(errors: tuple[FieldError, ...]) -> tuple[FieldError, ...]:
     if len(errors) <= MOST_ERRORS:
         return errors
-    return (*errors[:MOST_ERRORS], invalid("spec", UNSHOWN, "there are more errors, not listed: correct these first"))
+    return (*errors[:MOST_ERRORS], invalid("spec", OMITTED, "too many errors to list: correct these first"))
 
 
 def is_terminating(json: JsonObject | None) -> bool:
-    """Being deleted already; None is not."""
+    """Return whether the object is terminating; False for None."""
     metadata = (json or {}).get("metadata")
     return isinstance(metadata, dict) and metadata.get("deletionTimestamp") is not None

@@ -1,7 +1,7 @@
 """Scheduler checks of a set: the rules of its backend, and whether its queue exists.
 
-A queue may come and go after a set was let in; then the set waits for it, and says so. Here only what a write asks for
-anew is judged, so that no queue ever stands in the way of another change.
+A queue may be deleted after a set was admitted; then the set waits and reports it. Only a newly requested queue is
+checked, so that a queue never blocks another change.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,54 +12,54 @@ from grove.api.validation.field_errors import FieldError, invalid
 from grove.api.validation.podcliqueset import ordered_like
 from grove.api.validation.ratcheting import new_errors
 from grove.api.validation.validation_options import ValidationOptions
-from grove.backends.queues import QueueAsk, queue_asked, queue_complaint
+from grove.backends.queues import QueueRequest, check_queue, find_queue_request
 from grove.backends.registry import Backends
-from grove.backends.volcano import VOLCANO, best_effort_cliques, best_effort_complaint
+from grove.backends.volcano import VOLCANO, best_effort_cliques, describe_best_effort
 
-FindQueue = Callable[[QueueAsk], SchedulerObject | None]
+FindQueue = Callable[[QueueRequest], SchedulerObject | None]
 
 
 def scheduler_errors(
     old: PodCliqueSet | None, new: PodCliqueSet, settings: ValidationOptions, find_queue: FindQueue | None
 ) -> tuple[FieldError, ...]:
-    """What the write makes wrong; what was already wrong may stay."""
+    """Return the errors that the write adds; old errors may stay."""
     before = () if old is None else _rules(ordered_like(old, new), settings)
     errors = new_errors(_rules(new, settings), before)
-    return errors or tuple(_closed_queue(old, new, settings, find_queue))
+    return errors or tuple(_closed_queue_errors(old, new, settings, find_queue))
 
 
 def scheduler_warnings(
     old: PodCliqueSet | None, new: PodCliqueSet, settings: ValidationOptions, find_queue: FindQueue | None
 ) -> Iterator[str]:
-    """What is allowed, and yet will not do what was asked for."""
-    yield from _unganged(old, new, settings)
-    yield from _missing_queue(old, new, settings, find_queue)
+    """Return warnings for what is allowed but does not work as requested."""
+    yield from _best_effort_warnings(old, new, settings)
+    yield from _missing_queue_warnings(old, new, settings, find_queue)
 
 
-def _unganged(old: PodCliqueSet | None, new: PodCliqueSet, settings: ValidationOptions) -> Iterator[str]:
+def _best_effort_warnings(old: PodCliqueSet | None, new: PodCliqueSet, settings: ValidationOptions) -> Iterator[str]:
     if scheduler_of(new, settings) != VOLCANO or VOLCANO not in settings.schedulers:
         return
-    was_here = old is not None and scheduler_of(old, settings) == VOLCANO
-    before = best_effort_cliques(old.spec) if old is not None and was_here else ()
+    was_volcano = old is not None and scheduler_of(old, settings) == VOLCANO
+    before = best_effort_cliques(old.spec) if old is not None and was_volcano else ()
     cliques = best_effort_cliques(new.spec)
     if not set(cliques) <= set(before):
-        yield f"spec.template.cliques: {best_effort_complaint(cliques)}"
+        yield f"spec.template.cliques: {describe_best_effort(cliques)}"
 
 
-def _missing_queue(
+def _missing_queue_warnings(
     old: PodCliqueSet | None, new: PodCliqueSet, settings: ValidationOptions, find_queue: FindQueue | None
 ) -> Iterator[str]:
-    """A queue of KAI may be made after the set that uses it."""
-    ask = _new_queue(old, new, settings)
-    if ask is None or find_queue is None or scheduler_of(new, settings) == VOLCANO:
+    """Warn about a missing queue of KAI, which may be created later."""
+    queue_request = _new_queue(old, new, settings)
+    if queue_request is None or find_queue is None or scheduler_of(new, settings) == VOLCANO:
         return
-    if error_message := queue_complaint(ask, find_queue(ask)):
-        yield f"{ask.path}: {error_message}; no pod is made before that"
+    if error_message := check_queue(queue_request, find_queue(queue_request)):
+        yield f"{queue_request.path}: {error_message}; no pod is created before that"
 
 
-def queue_of(pcs: PodCliqueSet, settings: ValidationOptions) -> QueueAsk | None:
+def queue_of(pcs: PodCliqueSet, settings: ValidationOptions) -> QueueRequest | None:
     scheduler = scheduler_of(pcs, settings)
-    return queue_asked(scheduler, pcs) if scheduler in settings.schedulers else None
+    return find_queue_request(scheduler, pcs) if scheduler in settings.schedulers else None
 
 
 def scheduler_of(pcs: PodCliqueSet, settings: ValidationOptions) -> str:
@@ -68,25 +68,27 @@ def scheduler_of(pcs: PodCliqueSet, settings: ValidationOptions) -> str:
 
 def _rules(pcs: PodCliqueSet, settings: ValidationOptions) -> tuple[FieldError, ...]:
     backends = _backends(settings)
-    return tuple(backends.named(backends.name_for(pcs.spec)).errors(pcs))
+    return tuple(backends.get(backends.name_for(pcs.spec)).errors(pcs))
 
 
-def _closed_queue(
+def _closed_queue_errors(
     old: PodCliqueSet | None, new: PodCliqueSet, settings: ValidationOptions, find_queue: FindQueue | None
 ) -> Iterator[FieldError]:
-    """Volcano refuses PodGroups of a queue that is not open, so whoever asks for one is told at once."""
-    ask = _new_queue(old, new, settings)
-    if ask is None or find_queue is None or scheduler_of(new, settings) != VOLCANO:
+    """Reject a queue that is not open: Volcano rejects PodGroups of such a queue."""
+    queue_request = _new_queue(old, new, settings)
+    if queue_request is None or find_queue is None or scheduler_of(new, settings) != VOLCANO:
         return
-    if error_message := queue_complaint(ask, find_queue(ask)):
-        yield invalid(ask.path, ask.queue, error_message)
+    if error_message := check_queue(queue_request, find_queue(queue_request)):
+        yield invalid(queue_request.path, queue_request.queue, error_message)
 
 
-def _new_queue(old: PodCliqueSet | None, new: PodCliqueSet, settings: ValidationOptions) -> QueueAsk | None:
-    """The queue of a set that asked for another one before, or for none."""
-    ask = queue_of(new, settings)
+def _new_queue(old: PodCliqueSet | None, new: PodCliqueSet, settings: ValidationOptions) -> QueueRequest | None:
+    """Return the queue of the set if the old set had another one or none."""
+    queue_request = queue_of(new, settings)
     before = None if old is None else queue_of(old, settings)
-    return None if ask is None or (before is not None and before.queue == ask.queue) else ask
+    return (
+        None if queue_request is None or (before is not None and before.queue == queue_request.queue) else queue_request
+    )
 
 
 def _backends(settings: ValidationOptions) -> Backends:

@@ -1,8 +1,8 @@
-"""Admission on a thread of its own: whatever arrives there, reconciler, lease and probes keep their pace.
+"""Run admission on its own thread, so that its load does not delay reconciler, lease and probes.
 
-All that a stranger can make us do at its port happens on the event loop of this thread: handshakes, bodies, rules.
-The threads of the process take turns of a millisecond, so the other event loop waits that long and no longer. Looks at
-the cluster are made by the other loop, which has the connections to the API server.
+All work that a client can cause at its port runs on the event loop of this thread: handshakes, decoding, rules. The
+interpreter switches threads every millisecond, so the other event loop waits no longer than that. Lookups run on the
+other loop, which has the connections to the API server.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from grove.kube.client import Client
 
 T = TypeVar("T", bound=HasMetadata)
 
-# How long a thread may keep another one waiting. By default it is five times that, and a probe takes several turns.
-TURN_SECONDS = 0.001
+# The switch interval of the interpreter. The default is five times longer, and a probe needs several switches.
+SWITCH_SECONDS = 0.001
 
 
 class ThreadedServer(Protocol):
@@ -43,7 +43,7 @@ class ServerThread:
     async def __aenter__(self) -> Self:
         """Raises what `start` of the server raises."""
         self._usual_seconds = sys.getswitchinterval()
-        sys.setswitchinterval(TURN_SECONDS)
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._thread.start()
         try:
             await asyncio.shield(self._started)
@@ -61,7 +61,7 @@ class ServerThread:
         with contextlib.suppress(Exception):
             await asyncio.shield(self._started)
         if self._loop is not None and self._stop is not None:
-            # Closed already: it could not start.
+            # The loop is closed if the server could not start.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stop.set)
         await asyncio.shield(self._ended)
@@ -87,16 +87,16 @@ class ServerThread:
         await self._server.stop()
 
 
-class DistantReader:
-    """A `Reader` for one event loop, whose looks are made by the client of another."""
+class CrossLoopReader:
+    """A `Reader` for one event loop that uses the client of another loop."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._loop = asyncio.get_running_loop()
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
-        look = asyncio.run_coroutine_threadsafe(self._client.get(resource, namespace, name), self._loop)
-        return await asyncio.wrap_future(look)
+        lookup = asyncio.run_coroutine_threadsafe(self._client.get(resource, namespace, name), self._loop)
+        return await asyncio.wrap_future(lookup)
 
 
 def _resolve(future: asyncio.Future[None], error: Exception | None) -> None:

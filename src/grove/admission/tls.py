@@ -1,4 +1,4 @@
-"""The served certificate, replaced while connections come in: a handshake gets the one that is current as it begins."""
+"""TLS context with a certificate that can be replaced at run time: a handshake gets the current one."""
 
 import os
 import ssl
@@ -9,22 +9,22 @@ from contextlib import contextmanager
 
 
 class UnusableCertificateError(Exception):
-    """Whoever provides the certificate must act: it is none, or the key is not its key."""
+    """An error for a malformed certificate, or for a key that does not match it."""
 
 
 class LiveContext:
-    """`context` is for the server's socket. Before the first `use` every handshake fails."""
+    """A TLS context for the socket of the server. Before the first `use` every handshake fails."""
 
     def __init__(self) -> None:
         self.context = _new_context()
-        # Not loaded into the one context: OpenSSL keeps a certificate per kind of key there, and may serve the old one.
+        # One context per certificate: in one context, OpenSSL might serve an old certificate with another type of key.
         self.context.sni_callback = self._choose
         self._current: ssl.SSLContext | None = None
         self.certificate = b""
-        """PEM of what is shown to the next handshake; empty: nothing."""
+        """The served certificate as PEM; empty: none."""
 
     def use(self, certificate: bytes, key: bytes) -> None:
-        """From now on, for every new handshake. Raises `UnusableCertificateError`, and then nothing changes."""
+        """Serve this certificate from the next handshake on. Raises `UnusableCertificateError`."""
         context = _new_context()
         try:
             with _as_file(key.rstrip() + b"\n" + certificate) as path:
@@ -46,7 +46,7 @@ class LiveContext:
 def _new_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # A resumed session would go on with the certificate of the first.
+    # A resumed session would use the certificate of the first one.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     return context
@@ -54,7 +54,7 @@ def _new_context() -> ssl.SSLContext:
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """The ssl module reads keys from files only: one in memory where there is such, else one of ours alone, briefly."""
+    """Yield the path of a file with this content, in memory on Linux: the ssl module reads keys from files only."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("grove-certificate")
         try:

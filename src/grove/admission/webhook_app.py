@@ -1,4 +1,4 @@
-"""Admission of a real cluster, assembled: certificate, server, registration. Every replica runs it, leader or not."""
+"""Build and run the webhooks of the operator: certificate, server, registration. Every replica runs them."""
 
 import asyncio
 from functools import partial
@@ -10,13 +10,13 @@ import structlog
 
 from grove.admission.authorizer import AuthorizerOptions
 from grove.admission.cert_rotator import CertRotator, Registration
-from grove.admission.cert_source import FileKeys, Keys, SecretKeys, prepare_namespace
+from grove.admission.cert_source import CertSource, FileCertSource, SecretCertSource, prepare_namespace
 from grove.admission.handler import AdmissionHandler
-from grove.admission.thread import DistantReader, ServerThread
+from grove.admission.thread import CrossLoopReader, ServerThread
 from grove.admission.tls import LiveContext
 from grove.admission.webhook_certificates import Lifetimes
 from grove.admission.webhook_config_sync import Configurations
-from grove.admission.webhook_server import WebhookServer, reached_host
+from grove.admission.webhook_server import WebhookServer, host_of_url
 from grove.api.types.meta import JsonObject
 from grove.api.validation.validation_options import ValidationOptions
 from grove.clock import Clock
@@ -31,7 +31,7 @@ _PAUSE_SECONDS = 2.0
 
 
 class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`url` empty: reached through the Service. `is_manual`: the certificate is what lies in `certificate_dir`."""
+    """Options of the webhooks. Empty `url`: use the Service. `is_manual`: the certificate is in `certificate_dir`."""
 
     host: str
     port: int
@@ -47,45 +47,45 @@ class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookApp:
-    """`run` until cancelled."""
+    """The webhook server with its certificate. `run` until cancelled."""
 
     def __init__(self, client: Client, clock: Clock, random: Random, options: WebhookOptions) -> None:
         self._client = client
         self._clock = clock
         self._options = options
         tls = LiveContext()
-        judge = AdmissionHandler(DistantReader(client), options.settings, options.authorizer)
-        self._server = WebhookServer(judge, tls, host=options.host, port=options.port)
-        self._upkeep = upkeep_of(client, clock, random, options, tls)
+        handler = AdmissionHandler(CrossLoopReader(client), options.settings, options.authorizer)
+        self._server = WebhookServer(handler, tls, host=options.host, port=options.port)
+        self._cert_rotator = build_cert_rotator(client, clock, random, options, tls)
 
     @property
     def is_ready(self) -> bool:
-        """Listening, with a certificate that the cluster's webhook configurations trust."""
-        return self._server.port > 0 and self._upkeep.is_ready
+        """Return whether it listens with a certificate that the webhook configurations trust."""
+        return self._server.port > 0 and self._cert_rotator.is_ready
 
     @property
-    def trouble(self) -> str:
-        """What cannot be kept up of certificate and registration; empty: nothing."""
-        return self._upkeep.trouble
+    def error(self) -> str:
+        """Return why certificate or registration cannot be updated; empty: they can."""
+        return self._cert_rotator.error
 
     @property
     def port(self) -> int:
-        """The port it listens on; 0 before it does."""
+        """Return the port it listens on; 0 before it does."""
         return self._server.port
 
     async def run(self) -> None:
-        """Raises `UserError` if the port cannot be had, or outside a cluster a place for the certificate."""
+        """Raises `UserError` if the port, or outside a cluster the namespace of the certificate, is not available."""
         if self._options.url and not self._options.is_manual:
             await self._prepare()
         async with ServerThread(self._server):
             try:
-                await self._upkeep.run()
+                await self._cert_rotator.run()
             finally:
-                # First nobody asks us any more, then we stop answering.
-                await self._upkeep.withdraw()
+                # Unregister first, so that the API server calls no server that is gone.
+                await self._cert_rotator.withdraw()
 
     async def _prepare(self) -> None:
-        """Outside a cluster nothing was installed: the namespace of the certificate may be missing."""
+        """Create the namespace of the certificate: outside a cluster nothing was installed."""
         while True:
             try:
                 return await prepare_namespace(self._client, self._options.namespace, self._options.secret_name)
@@ -94,38 +94,42 @@ class WebhookApp:
                 await self._clock.sleep(_PAUSE_SECONDS)
 
 
-def upkeep_of(client: Client, clock: Clock, random: Random, options: WebhookOptions, tls: LiveContext) -> CertRotator:
-    """All but the server: what keeps its certificate good and trusted."""
-    news = asyncio.Event()
+def build_cert_rotator(
+    client: Client, clock: Clock, random: Random, options: WebhookOptions, tls: LiveContext
+) -> CertRotator:
+    """Build the rotation of the certificate, without the server."""
+    changed = asyncio.Event()
     return CertRotator(
         clock,
         Random(random.random()),
         tls=tls,
-        keys=_keys_of(client, clock, Random(random.random()), options, news),
-        configurations=_configurations_of(client, clock, Random(random.random()), options, news),
+        source=_build_cert_source(client, clock, Random(random.random()), options, changed),
+        configurations=_configurations_of(client, clock, Random(random.random()), options, changed),
         registration=Registration(
             target=target_of(options), bodies=partial(_bodies, options), is_manual=options.is_manual
         ),
         lifetimes=options.lifetimes,
-        news=news,
+        changed=changed,
     )
 
 
 def _configurations_of(
-    client: Client, clock: Clock, random: Random, options: WebhookOptions, news: asyncio.Event
+    client: Client, clock: Clock, random: Random, options: WebhookOptions, changed: asyncio.Event
 ) -> Configurations | None:
-    """None: whoever provides the certificate and the Service provides the trust too, and we may not even look."""
+    """Return None if the user provides certificate and CA bundle: then the operator may not read them."""
     if options.is_manual and not options.url:
         return None
-    return Configurations(client, clock, random, on_news=news.set)
+    return Configurations(client, clock, random, on_change=changed.set)
 
 
-def _keys_of(client: Client, clock: Clock, random: Random, options: WebhookOptions, news: asyncio.Event) -> Keys:
+def _build_cert_source(
+    client: Client, clock: Clock, random: Random, options: WebhookOptions, changed: asyncio.Event
+) -> CertSource:
     if options.is_manual:
         if options.certificate_dir is None:
-            raise UserError("webhooks: certificates are provided manually, but nobody said where: name a directory")
-        return FileKeys(options.certificate_dir)
-    return SecretKeys(
+            raise UserError("webhooks: certProvisionMode is manual, but there is no certificate directory: set one")
+        return FileCertSource(options.certificate_dir)
+    return SecretCertSource(
         client,
         clock,
         random,
@@ -133,7 +137,7 @@ def _keys_of(client: Client, clock: Clock, random: Random, options: WebhookOptio
         name=options.secret_name,
         names=certificate_names(options),
         lifetimes=options.lifetimes,
-        on_news=news.set,
+        on_change=changed.set,
     )
 
 
@@ -149,14 +153,14 @@ def _bodies(options: WebhookOptions, ca_bundle: str) -> tuple[JsonObject, ...]:
 
 def target_of(options: WebhookOptions) -> Target:
     if options.url:
-        reached_host(options.url)
+        host_of_url(options.url)
         return UrlTarget(url=options.url)
     return ServiceTarget(namespace=options.namespace, name=options.service_name)
 
 
 def certificate_names(options: WebhookOptions) -> tuple[str, ...]:
-    """The names by which an API server may call us."""
+    """Return the names by which an API server may call the webhooks."""
     if options.url:
-        return (reached_host(options.url),)
+        return (host_of_url(options.url),)
     service, namespace = options.service_name, options.namespace
     return (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local", f"{service}.{namespace}", service)

@@ -1,7 +1,7 @@
-"""Certificates of the webhook server: an authority of our own, what it signs, and when either is made anew.
+"""Certificates of the webhook server: the CA of the operator, the certificates that it signs, and their rotation.
 
-Everything is a function of what a Secret holds and of the time, so that every replica comes to the same verdict. Where
-they are kept and served is not here (`cert_rotator.py`, `tls.py`).
+All results depend only on the data of the Secret and the time, so that every replica decides the same.
+`cert_source.py` stores the certificates, `tls.py` serves them.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
-from grove.certificates import SigningKey, key_pem_of, make_authority, make_key, make_server_certificate, pem_of
+from grove.certificates import SigningKey, encode_certificates, encode_key, make_ca, make_key, make_server_certificate
 
 CERTIFICATE = "tls.crt"
 KEY = "tls.key"
@@ -22,18 +22,18 @@ AUTHORITY_KEY = "ca.key"
 
 
 class Lifetimes(msgspec.Struct, frozen=True, kw_only=True):
-    """How long things live; both kinds of certificate are replaced when two thirds of their life are over."""
+    """Lifetimes. CA and certificate are replaced after two thirds of their lifetime."""
 
     authority: timedelta = timedelta(days=3650)
     certificate: timedelta = timedelta(days=365)
-    # The clock of whoever judges a certificate may be behind ours.
+    # The clock of a client may be behind.
     leeway: timedelta = timedelta(hours=1)
-    # How long a new authority is trusted by the API server that we see, before we rely on all of them having seen it.
+    # How long after the configurations trust a new CA every API server has seen them.
     settling: timedelta = timedelta(minutes=1)
 
 
 class KeyMaterial(msgspec.Struct, frozen=True, kw_only=True):
-    """PEM. `authorities` is the bundle that clients trust, the one that signs first; `authority_key` is its key."""
+    """Certificates and keys as PEM. `authorities` is the CA bundle, the signing CA first, with `authority_key`."""
 
     certificate: bytes
     key: bytes
@@ -45,17 +45,17 @@ class KeyMaterial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RotationStep(StrEnum):
-    """What is to be made anew."""
+    """The next step of a rotation."""
 
     NOTHING = "nothing"
     CERTIFICATE = "certificate"
     AUTHORITY = "authority"
-    # An old authority leaves the bundle: nothing that it signed is valid any more.
+    # Remove an old CA from the bundle: nothing that it signed is valid any more.
     BUNDLE = "bundle"
 
 
 def material_of(data: Mapping[str, bytes]) -> KeyMaterial:
-    """What a Secret's data holds, good or bad."""
+    """Return the key material in the data of a Secret; it may be invalid."""
     return KeyMaterial(
         certificate=data.get(CERTIFICATE, b""),
         key=data.get(KEY, b""),
@@ -76,8 +76,10 @@ def data_of(material: KeyMaterial) -> dict[str, bytes]:
 # --- deciding --------------------------------------------------------------------------------------------------------
 
 
-def due(material: KeyMaterial, names: tuple[str, ...], now: datetime, lifetimes: Lifetimes) -> RotationStep:
-    """The first thing that is not as it should be. Names that the certificate has besides ours may stay."""
+def next_rotation_step(
+    material: KeyMaterial, names: tuple[str, ...], now: datetime, lifetimes: Lifetimes
+) -> RotationStep:
+    """Return the first step that is due. Additional names of the certificate may stay."""
     authorities = read_certificates(material.authorities)
     signing = _signing_authority(material, authorities)
     if signing is None or now >= _renewal(signing):
@@ -87,11 +89,15 @@ def due(material: KeyMaterial, names: tuple[str, ...], now: datetime, lifetimes:
         return RotationStep.CERTIFICATE
     if now >= _renewal(served) or frozenset(names) - frozenset(names_of(served)):
         return RotationStep.CERTIFICATE
-    return RotationStep.NOTHING if _kept(authorities, signing, now, lifetimes) == authorities else RotationStep.BUNDLE
+    return (
+        RotationStep.NOTHING
+        if _still_needed(authorities, signing, now, lifetimes) == authorities
+        else RotationStep.BUNDLE
+    )
 
 
-def next_due(material: KeyMaterial, lifetimes: Lifetimes) -> datetime | None:
-    """When there will be something to do, if nobody changes anything; None: now."""
+def next_rotation_at(material: KeyMaterial, lifetimes: Lifetimes) -> datetime | None:
+    """Return when the next step is due; None: now."""
     authorities = read_certificates(material.authorities)
     signing, served = _signing_authority(material, authorities), _served_certificate(material)
     if signing is None or served is None:
@@ -100,34 +106,34 @@ def next_due(material: KeyMaterial, lifetimes: Lifetimes) -> datetime | None:
     return min((_renewal(signing), _renewal(served), *retired))
 
 
-def renewed(
+def rotate(
     material: KeyMaterial, what: RotationStep, names: tuple[str, ...], now: datetime, lifetimes: Lifetimes
 ) -> KeyMaterial:
-    """The material with what was due made anew. The bundle keeps every authority that may still be needed."""
+    """Execute a step. The bundle keeps every CA that may still be needed."""
     authorities = read_certificates(material.authorities)
     key, signing = _load_key(material.authority_key), _signing_authority(material, authorities)
     if what is RotationStep.AUTHORITY or key is None or signing is None:
         key = make_key()
-        signing = make_authority(key, "Grove-CA", now - lifetimes.leeway, now + lifetimes.authority)
+        signing = make_ca(key, "Grove-CA", now - lifetimes.leeway, now + lifetimes.authority)
         what = RotationStep.AUTHORITY
-    kept = _kept((signing, *(one for one in authorities if one != signing)), signing, now, lifetimes)
-    material = msgspec.structs.replace(material, authorities=pem_of(kept), authority_key=key_pem_of(key))
+    kept = _still_needed((signing, *(one for one in authorities if one != signing)), signing, now, lifetimes)
+    material = msgspec.structs.replace(material, authorities=encode_certificates(kept), authority_key=encode_key(key))
     if what is RotationStep.BUNDLE:
         return material
     served_key = make_key()
     all_names = tuple(dict.fromkeys((*names, *_names_before(material))))
     end = min(now + lifetimes.certificate, signing.not_valid_after_utc)
     served = make_server_certificate(served_key, all_names, signing, key, now - lifetimes.leeway, end)
-    return msgspec.structs.replace(material, certificate=pem_of((served,)), key=key_pem_of(served_key))
+    return msgspec.structs.replace(material, certificate=encode_certificates((served,)), key=encode_key(served_key))
 
 
 def issuer_of(material: KeyMaterial) -> bytes:
-    """The authority, of those in the bundle, that signed the served certificate: PEM, or empty."""
+    """Return the CA in the bundle that signed the served certificate, as PEM; empty: none."""
     served = _served_certificate(material)
     if served is None:
         return b""
     found = (one for one in read_certificates(material.authorities) if _is_signed_by(served, one))
-    return next((pem_of((one,)) for one in found), b"")
+    return next((encode_certificates((one,)) for one in found), b"")
 
 
 def is_valid_at(certificate: bytes, now: datetime) -> bool:
@@ -135,27 +141,27 @@ def is_valid_at(certificate: bytes, now: datetime) -> bool:
     return bool(found) and found[0].not_valid_before_utc <= now < found[0].not_valid_after_utc
 
 
-def born_at(certificate: bytes, lifetimes: Lifetimes) -> datetime | None:
-    """When the first certificate of the PEM was made, by our own reckoning."""
+def created_at(certificate: bytes, lifetimes: Lifetimes) -> datetime | None:
+    """Return when the first certificate of the PEM was created."""
     found = read_certificates(certificate)
     return found[0].not_valid_before_utc + lifetimes.leeway if found else None
 
 
 def contains(bundle: bytes, authority: bytes) -> bool:
-    """Is every certificate of `authority` in the bundle, however it is written there?"""
-    known = read_certificates(bundle)
-    wanted = read_certificates(authority)
-    return bool(wanted) and all(one in known for one in wanted)
+    """Return whether every certificate of `authority` is in the bundle, in any notation."""
+    present = read_certificates(bundle)
+    required = read_certificates(authority)
+    return bool(required) and all(one in present for one in required)
 
 
-def _kept(
+def _still_needed(
     authorities: tuple[x509.Certificate, ...], signing: x509.Certificate, now: datetime, lifetimes: Lifetimes
 ) -> tuple[x509.Certificate, ...]:
     return tuple(one for one in authorities if one == signing or now < _retirement(one, signing, lifetimes))
 
 
 def _retirement(old: x509.Certificate, signing: x509.Certificate, lifetimes: Lifetimes) -> datetime:
-    """When nothing that `old` signed can be valid any more: it has signed nothing since the present one was made."""
+    """Return when no certificate of `old` can be valid any more: it signed nothing after the current CA was created."""
     return min(old.not_valid_after_utc, signing.not_valid_before_utc + lifetimes.leeway + lifetimes.certificate)
 
 
@@ -167,7 +173,7 @@ def _renewal(certificate: x509.Certificate) -> datetime:
 def _signing_authority(
     material: KeyMaterial, authorities: tuple[x509.Certificate, ...]
 ) -> x509.Certificate | None:  # fmt: skip
-    """The authority of the bundle that `authority_key` belongs to. Without its key nothing more can be signed."""
+    """Return the CA in the bundle that `authority_key` belongs to; None: nothing can be signed."""
     key = _load_key(material.authority_key)
     if key is None:
         return None
@@ -175,7 +181,7 @@ def _signing_authority(
 
 
 def _served_certificate(material: KeyMaterial) -> x509.Certificate | None:
-    """The first of its chain, if the key is its key."""
+    """Return the first certificate of the chain, if the key matches it."""
     certificates, key = read_certificates(material.certificate), _load_key(material.key)
     if not certificates or key is None or certificates[0].public_key() != key.public_key():
         return None
@@ -194,7 +200,7 @@ def _is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) ->
 
 
 def read_certificates(pem: bytes) -> tuple[x509.Certificate, ...]:
-    """The certificates of a bundle; none if it is not one."""
+    """Return the certificates of a bundle; none if it is malformed."""
     try:
         return tuple(x509.load_pem_x509_certificates(pem)) if pem.strip() else ()
     except ValueError:
@@ -202,7 +208,7 @@ def read_certificates(pem: bytes) -> tuple[x509.Certificate, ...]:
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """The DNS names and addresses that a certificate is good for."""
+    """Return the DNS names and addresses of a certificate."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):

@@ -1,7 +1,7 @@
-"""Diff of the webhook configurations of a cluster: what to create, patch or delete so that they are right. Pure.
+"""Compare installed webhook configurations with the desired ones: what to create and patch. Pure.
 
-There are two ways to be installed. Behind a Service the configurations were applied with everything else, and only
-their `caBundle` is ours to fill in. At a URL (an operator outside of the cluster) they are ours altogether.
+For an operator behind a Service, the installation applied the configurations, and the operator only writes `caBundle`.
+For an operator at a URL (outside of the cluster), the operator manages the whole configurations.
 """
 
 import base64
@@ -18,8 +18,8 @@ from grove.api.types.webhookconfiguration import WebhookConfiguration
 from grove.installation.webhook_configurations import MUTATING_NAMES, VALIDATING_NAMES, ServiceTarget, Target, UrlTarget
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration with one of our names, as the cluster holds it."""
+class InstalledConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """An installed configuration with one of Grove's names."""
 
     resource: Resource[WebhookConfiguration]
     configuration: WebhookConfiguration
@@ -39,38 +39,38 @@ class CreateConfiguration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchConfiguration(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON patch that applies to one version only: what we saw may be outdated."""
+    """A JSON patch for one version of the configuration."""
 
     resource: Resource[WebhookConfiguration]
     name: str
     patch: list[JsonObject]
-    # No webhook of it trusted anybody before: it was applied a moment ago, and nothing in it was wrong.
+    # No webhook had a CA bundle: the configuration was just applied.
     is_first: bool = False
 
 
 Correction = CreateConfiguration | PatchConfiguration
 
 
-def ours(
+def select_installed(
     mutating: Iterable[WebhookConfiguration], validating: Iterable[WebhookConfiguration]
-) -> tuple[Held, ...]:  # fmt: skip
-    """Those with our names, in a fixed order."""
+) -> tuple[InstalledConfiguration, ...]:  # fmt: skip
+    """Return the configurations with Grove's names, in a fixed order."""
     return (
-        *_named(MUTATING_WEBHOOKS, mutating, MUTATING_NAMES),
-        *_named(VALIDATING_WEBHOOKS, validating, VALIDATING_NAMES),
+        *_build_configurations(MUTATING_WEBHOOKS, mutating, MUTATING_NAMES),
+        *_build_configurations(VALIDATING_WEBHOOKS, validating, VALIDATING_NAMES),
     )
 
 
-def corrections(
-    held: tuple[Held, ...], target: Target, desired: tuple[JsonObject, ...], ca_bundle: str
+def compute_corrections(
+    installed: tuple[InstalledConfiguration, ...], target: Target, desired: tuple[JsonObject, ...], ca_bundle: str
 ) -> Iterator[Correction]:
-    """What makes the cluster's configurations right. `desired` counts at a URL, where they are ours altogether."""
+    """Yield the corrections. `desired` is used for a URL target only."""
     match target:
         case ServiceTarget():
-            for one in held:
+            for one in installed:
                 yield from _injection(one, target, ca_bundle)
         case UrlTarget():
-            present = {(one.resource.kind, one.name): one for one in held}
+            present = {(one.resource.kind, one.name): one for one in installed}
             for body in desired:
                 resource = _resource_of(body)
                 found = present.get((resource.kind, body["metadata"]["name"]))
@@ -80,61 +80,65 @@ def corrections(
                     yield from _replacement(found, body)
 
 
-def is_trusted(held: tuple[Held, ...], target: Target, authority: bytes) -> bool:
-    """Does every webhook that leads to us accept certificates of this authority?"""
-    bundles = [_bundle(webhook) for one in held for webhook in one.configuration.webhooks if _leads_to(webhook, target)]
+def is_trusted(installed: tuple[InstalledConfiguration, ...], target: Target, authority: bytes) -> bool:
+    """Return whether every webhook of this target trusts the CA."""
+    bundles = [
+        _bundle(webhook) for one in installed for webhook in one.configuration.webhooks if _leads_to(webhook, target)
+    ]
     return all(contains(bundle, authority) for bundle in bundles)
 
 
-def leads_anywhere_to(held: tuple[Held, ...], target: Target) -> bool:
-    """Is there a webhook that leads to us at all?"""
-    return any(_leads_to(webhook, target) for one in held for webhook in one.configuration.webhooks)
+def leads_anywhere_to(installed: tuple[InstalledConfiguration, ...], target: Target) -> bool:
+    """Return whether any webhook calls this target."""
+    return any(_leads_to(webhook, target) for one in installed for webhook in one.configuration.webhooks)
 
 
-def is_of_a_service(held: Held) -> bool:
-    """It belongs to an installation inside the cluster."""
-    return any("service" in _client_config(webhook) for webhook in held.configuration.webhooks)
+def is_of_a_service(installed: InstalledConfiguration) -> bool:
+    """Return whether the configuration belongs to an installation inside the cluster."""
+    return any("service" in _client_config(webhook) for webhook in installed.configuration.webhooks)
 
 
-def created_for(held: tuple[Held, ...], target: UrlTarget) -> tuple[Held, ...]:
-    """Those in which every webhook leads to our URL: nobody else needs them."""
+def created_for(installed: tuple[InstalledConfiguration, ...], target: UrlTarget) -> tuple[InstalledConfiguration, ...]:
+    """Return the configurations whose webhooks all call this URL."""
     return tuple(
         one
-        for one in held
+        for one in installed
         if one.configuration.webhooks and all(_leads_to(webhook, target) for webhook in one.configuration.webhooks)
     )
 
 
-def _named(
+def _build_configurations(
     resource: Resource[WebhookConfiguration], found: Iterable[WebhookConfiguration], names: tuple[str, ...]
-) -> Iterator[Held]:
+) -> Iterator[InstalledConfiguration]:
     by_name = {one.metadata.name: one for one in found}
     for name in names:
         if name in by_name:
-            yield Held(resource=resource, configuration=by_name[name])
+            yield InstalledConfiguration(resource=resource, configuration=by_name[name])
 
 
-def _injection(held: Held, target: ServiceTarget, ca_bundle: str) -> Iterator[PatchConfiguration]:
-    """Only where the bundle differs, and only in webhooks that lead to us: the rest is the user's."""
+def _injection(
+    installed: InstalledConfiguration, target: ServiceTarget, ca_bundle: str
+) -> Iterator[PatchConfiguration]:
+    """Patch the CA bundle where it differs, only in webhooks of this target: the user manages the rest."""
     changes: list[JsonObject] = [
         {"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": ca_bundle}
-        for i, webhook in enumerate(held.configuration.webhooks)
+        for i, webhook in enumerate(installed.configuration.webhooks)
         if _leads_to(webhook, target) and _client_config(webhook).get("caBundle") != ca_bundle
     ]
     if changes:
-        is_first = not any(_client_config(webhook).get("caBundle") for webhook in held.configuration.webhooks)
-        yield msgspec.structs.replace(_patch(held, changes), is_first=is_first)
+        is_first = not any(_client_config(webhook).get("caBundle") for webhook in installed.configuration.webhooks)
+        yield msgspec.structs.replace(_patch(installed, changes), is_first=is_first)
 
 
-def _replacement(held: Held, body: JsonObject) -> Iterator[PatchConfiguration]:
-    if list(held.configuration.webhooks) != body["webhooks"]:
-        yield _patch(held, [{"op": "add", "path": "/webhooks", "value": body["webhooks"]}])
+def _replacement(installed: InstalledConfiguration, body: JsonObject) -> Iterator[PatchConfiguration]:
+    if list(installed.configuration.webhooks) != body["webhooks"]:
+        yield _patch(installed, [{"op": "add", "path": "/webhooks", "value": body["webhooks"]}])
 
 
-def _patch(held: Held, changes: list[JsonObject]) -> PatchConfiguration:
-    version = held.configuration.metadata.resource_version
+def _patch(installed: InstalledConfiguration, changes: list[JsonObject]) -> PatchConfiguration:
+    version = installed.configuration.metadata.resource_version
     lock: JsonObject = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
-    return PatchConfiguration(resource=held.resource, name=held.name, patch=[lock, *changes])
+    return PatchConfiguration(resource=installed.resource, name=installed.name, patch=[lock, *changes])
 
 
 def _leads_to(webhook: JsonObject, target: Target) -> bool:

@@ -1,6 +1,4 @@
-"""The webhook configurations of the cluster: watched, corrected, and taken away again. What is right is decided in
-`webhook_config_diff.py`.
-"""
+"""Watch, correct and delete the webhook configurations. `webhook_config_diff.py` computes the corrections."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,10 +10,10 @@ import structlog
 from grove.admission.webhook_config_diff import (
     Correction,
     CreateConfiguration,
-    Held,
+    InstalledConfiguration,
     PatchConfiguration,
     created_for,
-    ours,
+    select_installed,
 )
 from grove.api.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from grove.api.types.webhookconfiguration import WebhookConfiguration
@@ -33,9 +31,9 @@ _WITHDRAWAL_SECONDS = 5.0
 
 
 class Configurations:
-    """All of the cluster are watched, ours picked by name: labels may get lost, and there are never many."""
+    """The webhook configurations of the cluster. All are watched and selected by name: labels may get lost."""
 
-    def __init__(self, client: Client, clock: Clock, random: Random, *, on_news: Callable[[], None]) -> None:
+    def __init__(self, client: Client, clock: Clock, random: Random, *, on_change: Callable[[], None]) -> None:
         self._client = client
         self._mutating: Store[WebhookConfiguration] = Store()
         self._validating: Store[WebhookConfiguration] = Store()
@@ -44,21 +42,21 @@ class Configurations:
             Reflector(client, VALIDATING_WEBHOOKS, self._validating, clock, Random(random.random())),
         )
         for store in (self._mutating, self._validating):
-            store.subscribe(lambda _old, _new: on_news())
+            store.subscribe(lambda _old, _new: on_change())
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for reflector in self._reflectors:
                 tasks.create_task(reflector.run())
 
-    async def held(self) -> tuple[Held, ...]:
-        """Ours, as far as we know; waits until all were listed once."""
+    async def list_installed(self) -> tuple[InstalledConfiguration, ...]:
+        """Return Grove's configurations; wait until all were listed once."""
         for reflector in self._reflectors:
             await reflector.listed.wait()
-        return self._held()
+        return self._list_installed()
 
-    async def carry_out(self, correction: Correction) -> None:
-        """Somebody else was faster: fine, that is news, and we look again."""
+    async def apply(self, correction: Correction) -> None:
+        """Write a correction. A conflict is ignored: the change of the other writer triggers the next reconcile."""
         try:
             match correction:
                 case CreateConfiguration():
@@ -79,16 +77,16 @@ class Configurations:
         log.info(what, configuration=correction.name)
 
     async def withdraw(self, target: UrlTarget) -> None:
-        """Takes away what leads to us and nowhere else: once we are gone, it would hold up every write."""
+        """Delete configurations that only call this URL: without the server they would block every write."""
         try:
             async with asyncio.timeout(_WITHDRAWAL_SECONDS):
-                for one in created_for(self._held(), target):
+                for one in created_for(self._list_installed(), target):
                     await self._client.delete(one.resource, "", one.name, uid=one.configuration.metadata.uid)
         except (ApiError, TimeoutError) as error:
-            log.warning("webhook configurations are left behind: delete them", url=target.url, why=str(error))
+            log.warning("webhook configurations could not be deleted: delete them", url=target.url, why=str(error))
 
-    def _held(self) -> tuple[Held, ...]:
-        return ours(self._mutating.values(), self._validating.values())
+    def _list_installed(self) -> tuple[InstalledConfiguration, ...]:
+        return select_installed(self._mutating.values(), self._validating.values())
 
     def _store(self, resource: Resource[WebhookConfiguration]) -> Store[WebhookConfiguration]:
         return self._mutating if resource.kind == MUTATING_WEBHOOKS.kind else self._validating

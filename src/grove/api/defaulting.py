@@ -30,7 +30,7 @@ def default_podcliqueset(
     if isinstance(spec.get("updateStrategy"), dict):
         spec["updateStrategy"] = {"type": UpdateType.ROLLING_RECREATE.value, **spec["updateStrategy"]}
     if isinstance(spec.get("template"), dict):
-        spec["template"] = _template(spec["template"], spec["workloadType"], _minima(old))
+        spec["template"] = _default_template(spec["template"], spec["workloadType"], _stored_minima(old))
         if old is None and default_delay is not None:
             spec["template"].setdefault("terminationDelay", default_delay)
     return {**result, "spec": spec}
@@ -44,7 +44,7 @@ def default_scaling_group(group: JsonObject) -> JsonObject:
     return result
 
 
-def _template(template: JsonObject, workload_type: object, minima: dict[str, int]) -> JsonObject:
+def _default_template(template: JsonObject, workload_type: object, minima: dict[str, int]) -> JsonObject:
     is_training = workload_type == WorkloadType.TRAINING
     result: JsonObject = {"cliqueStartupType": StartupType.ANY_ORDER.value, **template}
     headless = result.get("headlessServiceConfig", {})
@@ -54,13 +54,13 @@ def _template(template: JsonObject, workload_type: object, minima: dict[str, int
         result.setdefault("terminationDelay", "0s")
     if isinstance(result.get("cliques"), list):
         restart_policy = "Never" if is_training else "Always"
-        result["cliques"] = [_clique(clique, restart_policy, minima) for clique in result["cliques"]]
+        result["cliques"] = [_default_clique(clique, restart_policy, minima) for clique in result["cliques"]]
     if isinstance(result.get("podCliqueScalingGroups"), list):
-        result["podCliqueScalingGroups"] = [_group(group) for group in result["podCliqueScalingGroups"]]
+        result["podCliqueScalingGroups"] = [_default_group(group) for group in result["podCliqueScalingGroups"]]
     return result
 
 
-def _clique(clique: Any, restart_policy: str, minima: dict[str, int]) -> Any:
+def _default_clique(clique: Any, restart_policy: str, minima: dict[str, int]) -> Any:
     if not isinstance(clique, dict) or not isinstance(clique.get("spec"), dict):
         return clique
     spec: JsonObject = dict(clique["spec"])
@@ -69,20 +69,20 @@ def _clique(clique: Any, restart_policy: str, minima: dict[str, int]) -> Any:
     submitted = spec.setdefault("replicas", 1)
     if isinstance(submitted, int):
         # "replicas: 0" alone is rejected: minAvailable is immutable, so the user must choose it.
-        spec.setdefault("minAvailable", _minimum(clique, submitted, minima))
+        spec.setdefault("minAvailable", _default_min_available(clique, submitted, minima))
     if isinstance(spec.get("podSpec"), dict):
-        spec["podSpec"] = _pod_spec(spec["podSpec"], restart_policy)
+        spec["podSpec"] = _default_pod_spec(spec["podSpec"], restart_policy)
     if isinstance(spec.get("autoScalingConfig"), dict):
         spec["autoScalingConfig"] = {"minReplicas": submitted or spec.get("minAvailable"), **spec["autoScalingConfig"]}
     return {**clique, "spec": spec}
 
 
-def _minimum(clique: JsonObject, submitted: int, minima: dict[str, int]) -> int:
+def _default_min_available(clique: JsonObject, submitted: int, minima: dict[str, int]) -> int:
     name = clique.get("name")
     return minima.get(name, submitted) if isinstance(name, str) else submitted
 
 
-def _pod_spec(pod_spec: JsonObject, restart_policy: str) -> JsonObject:
+def _default_pod_spec(pod_spec: JsonObject, restart_policy: str) -> JsonObject:
     result = dict(pod_spec)
     if not result.get("restartPolicy"):
         result["restartPolicy"] = restart_policy
@@ -91,7 +91,7 @@ def _pod_spec(pod_spec: JsonObject, restart_policy: str) -> JsonObject:
     return result
 
 
-def _group(group: Any) -> Any:
+def _default_group(group: Any) -> Any:
     if not isinstance(group, dict):
         return group
     result: JsonObject = {"replicas": 1, "minAvailable": 1, **group}
@@ -101,7 +101,7 @@ def _group(group: Any) -> Any:
     return result
 
 
-def _minima(old: JsonObject | None) -> dict[str, int]:
+def _stored_minima(old: JsonObject | None) -> dict[str, int]:
     """Return the stored minAvailable of each clique."""
     template = _object(_object(_object(old).get("spec")).get("template"))
     cliques = template.get("cliques")

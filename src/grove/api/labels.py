@@ -33,6 +33,8 @@ COMPONENT_MEMBER_CLIQUE = "pcsg-podclique"
 COMPONENT_AUTOSCALER = "pcs-hpa"
 COMPONENT_CLAIM = "resource-claim"
 COMPONENT_REVISION = "pcs-revision"
+COMPONENT_ROLE = "pod-role"
+COMPONENT_ROLE_BINDING = "pod-role-binding"
 COMPONENT_WEBHOOK = "webhook"
 # On the Secret of the webhook certificate. Must differ from MANAGED_BY_VALUE, which selects objects for bulk deletes.
 MANAGED_BY_WEBHOOKS = "grove-webhooks"
@@ -50,11 +52,11 @@ LAST_POD_NAMES = "grove.io/last-pod-names"
 # On a PodGang: how often each clique was scaled to zero after it ran (JSON). Its next pods use another pod group.
 ZERO_COUNTS = "grove.io/zero-counts"
 # On a PodClique that was recreated before its gang was placed for the first time: the incarnation of that gang.
-GANG_LIFE = "grove.io/gang-life"
+GANG_INCARNATION = "grove.io/gang-life"
 # On a PodGroup of kube-scheduler that is not directly below the root of its gang: the name of that root.
 GANG_ROOT = "grove.io/gang-root"
-# On a PodGroup of KAI or Volcano: fields that the operator requested and that older versions do not know.
-ASKED_FIELDS = "grove.io/asked-fields"
+# On a PodGroup of KAI or Volcano: fields that the operator wrote and that older versions do not know.
+REQUESTED_FIELDS = "grove.io/asked-fields"
 # On a pod: the number of consecutive failures of its index before this pod.
 FAILURES = "grove.io/consecutive-failures"
 
@@ -65,10 +67,14 @@ CLIQUE_FINALIZER = "grove.io/podclique.grove.io"
 
 GATE = "grove.io/podgang-pending-creation"
 
+# On a training set with several cliques: the one whose pods have ranks.
+RANKED_CLIQUE = "grove.io/ranked-clique"
+
 # Behavior of a simulated pod (docs/reference/wire.md).
 SIM_READY_AFTER = "simulation.grove.io/ready-after"
 SIM_EXIT_AFTER = "simulation.grove.io/exit-after"
 SIM_EXIT_CODE = "simulation.grove.io/exit-code"
+SIM_PULL_ERROR = "simulation.grove.io/pull-error"
 
 
 def default_labels(pcs_name: str) -> dict[str, str]:

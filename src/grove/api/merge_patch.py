@@ -10,7 +10,7 @@ from grove.api.types.meta import JsonObject
 
 def merge_patch(old: JsonObject, new: JsonObject) -> JsonObject | None:
     """Return the patch that turns `old` into `new`, removing keys that `new` does not have. None if they are equal."""
-    patch = _towards(old, new)
+    patch = _diff_towards(old, new)
     for key, value in old.items():
         if key not in new and value is not None:
             patch[key] = None
@@ -21,15 +21,15 @@ def merge_patch(old: JsonObject, new: JsonObject) -> JsonObject | None:
 
 def patch_towards(current: JsonObject, desired: JsonObject) -> JsonObject | None:
     """Return the patch that sets the keys of `desired` in `current` and keeps all others. None if nothing changes."""
-    return _towards(current, desired) or None
+    return _diff_towards(current, desired) or None
 
 
-def _towards(current: JsonObject, desired: JsonObject) -> JsonObject:
+def _diff_towards(current: JsonObject, desired: JsonObject) -> JsonObject:
     patch: JsonObject = {}
     for key, value in desired.items():
         now = current.get(key)
         if isinstance(now, dict) and isinstance(value, dict):
-            _set_or_drop(patch, key, _towards(now, value) or None)
+            _set_or_drop(patch, key, _diff_towards(now, value) or None)
         elif not _is_same(now, value):
             patch[key] = value
     return patch

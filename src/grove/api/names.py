@@ -36,6 +36,11 @@ def scaled_gang(group_name: str, gang_index: int) -> str:
     return f"{group_name}-{gang_index}"
 
 
+def role(pcs: str) -> str:
+    """Return the name of the Role and RoleBinding for the init containers of a set."""
+    return f"grove.io:pcs:{pcs}"
+
+
 def revision(pcs: str, generation_hash: str) -> str:
     return f"{pcs}-{generation_hash}"
 

@@ -4,6 +4,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from grove.api.types.awaited_clique import AwaitedClique
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.controllerrevision import ControllerRevision
 from grove.api.types.event import Event
@@ -14,6 +15,7 @@ from grove.api.types.podclique import PodClique
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import PodGang
+from grove.api.types.rbac import Role, RoleBinding
 from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.types.secret import Secret
 from grove.api.types.service import Service
@@ -104,10 +106,17 @@ VALIDATING_WEBHOOKS = Resource(
     group="admissionregistration.k8s.io", version="v1", plural="validatingwebhookconfigurations",
     kind="ValidatingWebhookConfiguration", namespaced=False, view=WebhookConfiguration,
 )  # fmt: skip
+ROLES = Resource(group="rbac.authorization.k8s.io", version="v1", plural="roles", kind="Role", view=Role)
+ROLE_BINDINGS = Resource(
+    group="rbac.authorization.k8s.io", version="v1", plural="rolebindings", kind="RoleBinding", view=RoleBinding
+)
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", view=Lease)
 CONTROLLER_REVISIONS = Resource(
     group="apps", version="v1", plural="controllerrevisions", kind="ControllerRevision", view=ControllerRevision
 )
+
+# What an init container reads of a PodClique.
+AWAITED_CLIQUES = PODCLIQUES.viewed_as(AwaitedClique)
 
 # Kinds of schedulers. An API server has them only where that scheduler is installed.
 NATIVE_PODGROUPS = Resource(

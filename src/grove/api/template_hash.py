@@ -42,25 +42,27 @@ def canonical_template(clique: CliqueTemplate, set_priority_class: str) -> bytes
     template = {
         "labels": clique.labels,
         "annotations": clique.annotations,
-        "podSpec": _without_filled_in(pod_spec),
+        "podSpec": _without_filled_values(pod_spec),
     }
     return _ENCODER.encode(_canonical(template))
 
 
-def _without_filled_in(value: Any) -> Any:
+def _without_filled_values(value: Any) -> Any:
     """Drop values that servers and clients fill in without changing the pods.
 
     The API server adds `protocol: TCP` to a port that has no protocol (`kubernetes_schemas.py`).
     """
     if isinstance(value, dict):
-        is_filled_in = "containerPort" in value and value.get("protocol") == "TCP"
+        has_default_protocol = "containerPort" in value and value.get("protocol") == "TCP"
         # Go clients write an empty `resources` where a user wrote none.
-        kept = {key: _without_filled_in(item) for key, item in value.items() if not (key == "resources" and item == {})}
-        if is_filled_in:
-            del kept["protocol"]
-        return kept
+        result = {
+            key: _without_filled_values(item) for key, item in value.items() if not (key == "resources" and item == {})
+        }
+        if has_default_protocol:
+            del result["protocol"]
+        return result
     if isinstance(value, list | tuple):
-        return [_without_filled_in(item) for item in value]
+        return [_without_filled_values(item) for item in value]
     return value
 
 
@@ -91,16 +93,16 @@ def _canonical(value: Any) -> Any:
 
 
 def _canonical_field(name: str, value: Any) -> Any:
-    found = _canonical(value)
+    result = _canonical(value)
     keys = _MAPS.get(name)
-    if keys is None or not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-        return found
-    order = [tuple(str(item.get(key, "")) for key in keys) for item in found]
-    if len(set(order)) < len(order) or (name == "env" and _refers_back(found)):
-        return found
-    return [item for _, item in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
+    if keys is None or not isinstance(result, list) or not all(isinstance(item, dict) for item in result):
+        return result
+    order = [tuple(str(item.get(key, "")) for key in keys) for item in result]
+    if len(set(order)) < len(order) or (name == "env" and _has_references(result)):
+        return result
+    return [item for _, item in sorted(zip(order, result, strict=True), key=lambda pair: pair[0])]
 
 
-def _refers_back(variables: list[JsonObject]) -> bool:
+def _has_references(variables: list[JsonObject]) -> bool:
     """Return whether a variable uses `$(NAME)`, which refers to a variable above it: then the order has a meaning."""
     return any("$(" in str(variable.get("value", "")) for variable in variables)

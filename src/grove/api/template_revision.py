@@ -53,7 +53,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
         return self.template.generation_hash
 
 
-def draw_revision(template: SetTemplate, hashes: Mapping[str, str], generation_hash: str) -> RevisionTemplate:
+def build_revision(template: SetTemplate, hashes: Mapping[str, str], generation_hash: str) -> RevisionTemplate:
+    """Return the pod templates of a set as a revision; `hashes` has the template hash of each clique."""
     return RevisionTemplate(
         generation_hash=generation_hash,
         priority_class_name=template.priority_class_name,
@@ -91,13 +92,13 @@ def revision_data(template: RevisionTemplate) -> JsonObject:
 
     The API server compares these data byte by byte, and a strategic merge patch sorts their keys.
     """
-    return {"template": _in_order(to_wire(template))}
+    return {"template": _sort_keys(to_wire(template))}
 
 
-def _in_order(value: Any) -> Any:
+def _sort_keys(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _in_order(value[key]) for key in sorted(value)}
-    return [_in_order(item) for item in value] if isinstance(value, list) else value
+        return {key: _sort_keys(value[key]) for key in sorted(value)}
+    return [_sort_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def with_templates(template: SetTemplate, revision: RevisionTemplate) -> SetTemplate:
@@ -121,22 +122,24 @@ def _with_template(clique: CliqueTemplate, stored: CliqueRevision | None) -> Cli
     )
 
 
-def put_back(set_template: JsonObject, revision: RevisionTemplate) -> JsonObject:
+def restore_pod_templates(set_template: JsonObject, revision: RevisionTemplate) -> JsonObject:
     """Return a set's `spec.template` as JSON with the pod templates of a revision; unknown fields stay."""
     stored = {clique.name: clique for clique in revision.cliques}
-    cliques = [_put_back(clique, stored.get(clique.get("name", ""))) for clique in set_template.get("cliques") or ()]
+    cliques = [
+        _restore_clique(clique, stored.get(clique.get("name", ""))) for clique in set_template.get("cliques") or ()
+    ]
     changed = {**set_template, "cliques": cliques}
     changed.pop("priorityClassName", None)
     return {**changed, "priorityClassName": revision.priority_class_name} if revision.priority_class_name else changed
 
 
-def _put_back(clique: JsonObject, stored: CliqueRevision | None) -> JsonObject:
+def _restore_clique(clique: JsonObject, stored: CliqueRevision | None) -> JsonObject:
     if stored is None:
         return clique
     changed: JsonObject = {key: value for key, value in clique.items() if key not in ("labels", "annotations")}
-    wanted: dict[str, Any] = {"labels": stored.labels, "annotations": stored.annotations}
+    metadata: dict[str, Any] = {"labels": stored.labels, "annotations": stored.annotations}
     spec = {**(clique.get("spec") or {}), "podSpec": stored.pod_spec}
-    return {**changed, **{key: value for key, value in wanted.items() if value}, "spec": spec}
+    return {**changed, **{key: value for key, value in metadata.items() if value}, "spec": spec}
 
 
 def makes_same_pods(template: SetTemplate, revision: RevisionTemplate) -> bool:

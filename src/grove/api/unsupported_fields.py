@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 from grove.api.labels import MNNVL_GROUP
 from grove.api.types.meta import WireStruct
-from grove.api.types.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate, StartupType
+from grove.api.types.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate
 
 
-class UnbuiltField(WireStruct):
+class UnsupportedField(WireStruct):
+    """A field without effect, and what happens instead."""
+
     path: str
     detail: str
 
@@ -19,24 +21,24 @@ class UnbuiltField(WireStruct):
         return f"{self.path}: {self.detail}"
 
 
-_NO_STARTUP_ORDER = "start-up order is not carried out yet: cliques start in any order"
-_NO_AUTOSCALING = "autoscaling is not carried out yet: no autoscaler is created, scale by hand"
-_NO_SHARING = "resource sharing is not carried out yet: no resource claims are created"
-_NO_MNNVL = "multi-node NVLink is not carried out yet: no compute domain is created"
-_NO_RESCALE = "a changed count does not touch existing children: scale them"
+_NO_AUTOSCALING = "autoscaling is not supported yet: no autoscaler is created; scale with kubectl scale"
+_NO_SHARING = "resource sharing is not supported yet: no resource claims are created"
+_NO_MNNVL = "multi-node NVLink is not supported yet: no compute domain is created"
+_NO_RESCALE = "has no effect on existing children: scale them with kubectl scale"
 
 
-def unbuilt_fields(pcs: PodCliqueSet) -> tuple[UnbuiltField, ...]:
+def find_unsupported_fields(pcs: PodCliqueSet) -> tuple[UnsupportedField, ...]:
     """Return the fields of this set that have no effect, in the order of the manifest."""
-    return tuple(UnbuiltField(path=path, detail=detail) for path, detail in _in_set(pcs))
+    return tuple(UnsupportedField(path=path, detail=detail) for path, detail in _in_set(pcs))
 
 
-def unbuilt_changes(old: PodCliqueSet, new: PodCliqueSet) -> tuple[UnbuiltField, ...]:
+def find_unsupported_changes(old: PodCliqueSet, new: PodCliqueSet) -> tuple[UnsupportedField, ...]:
     """Return the fields that this update changes without effect on existing children."""
     if old.spec.replicas == 0:
         return ()
     return tuple(
-        UnbuiltField(path=path, detail=detail) for path, detail in _changed(old.spec.template, new.spec.template)
+        UnsupportedField(path=path, detail=detail)
+        for path, detail in _find_ignored_changes(old.spec.template, new.spec.template)
     )
 
 
@@ -50,8 +52,6 @@ def _in_template(template: SetTemplate) -> Iterator[tuple[str, str]]:
     at = "spec.template"
     for i, clique in enumerate(template.cliques):
         yield from _in_clique(clique, f"{at}.cliques[{i}]")
-    if template.clique_startup_type != StartupType.ANY_ORDER:
-        yield f"{at}.cliqueStartupType", _NO_STARTUP_ORDER
     if template.resource_claim_templates:
         yield f"{at}.resourceClaimTemplates", _NO_SHARING
     if template.resource_sharing:
@@ -65,8 +65,6 @@ def _in_clique(clique: CliqueTemplate, at: str) -> Iterator[tuple[str, str]]:
         yield f"{at}.annotations[{MNNVL_GROUP}]", _NO_MNNVL
     if clique.resource_sharing:
         yield f"{at}.resourceSharing", _NO_SHARING
-    if clique.spec.starts_after:
-        yield f"{at}.spec.startsAfter", _NO_STARTUP_ORDER
     if clique.spec.auto_scaling_config is not None:
         yield f"{at}.spec.autoScalingConfig", _NO_AUTOSCALING
 
@@ -80,7 +78,7 @@ def _in_group(group: GroupConfig, at: str) -> Iterator[tuple[str, str]]:
         yield f"{at}.resourceSharing", _NO_SHARING
 
 
-def _changed(old: SetTemplate, new: SetTemplate) -> Iterator[tuple[str, str]]:
+def _find_ignored_changes(old: SetTemplate, new: SetTemplate) -> Iterator[tuple[str, str]]:
     cliques_before = {clique.name: clique for clique in old.cliques}
     for i, clique in enumerate(new.cliques):
         before = cliques_before.get(clique.name)

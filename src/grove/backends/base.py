@@ -1,7 +1,7 @@
-"""The seam between a gang and whoever schedules it: what the planner tells a backend, and what it gets back.
+"""The interface between the planner and a scheduler backend.
 
-A backend decides how a pod and a PodGang look to its scheduler, and reads what that scheduler answers. It is pure: the
-planner carries out what it asks for. One file per scheduler; `registry.py` knows them all.
+A backend builds the fields and objects that its scheduler needs for pods and gangs, and reads what the scheduler
+reports. It is pure: the planner executes its results. One file per scheduler; `registry.py` has all of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,28 +20,28 @@ from grove.api.validation.field_errors import FieldError
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of everything that crosses this seam."""
+    """The base of all types of this interface."""
 
 
 class SchedulerCapabilities(Value):
-    """What a scheduler can do; what it cannot is said to whoever asks for it."""
+    """Capabilities of a scheduler. The set reports the missing ones that it needs."""
 
     # All or nothing.
     gang: bool
     # Several pod groups in one gang, each with a minimum of its own.
     several_groups: bool
-    # A gang may start with fewer pods than it asks for in the end.
+    # A gang may start with fewer pods than its full count.
     minimum_below_count: bool
     required_topology: bool
     preferred_topology: bool
-    # It tries pods in any order: those above the minimum are held back until the minimum is placed.
-    mixes_extras: bool = False
-    # It may read the annotations of a gang: those of the set that change are told at once.
+    # It tries pods in any order, so pods above the minimum wait until the minimum is placed.
+    mixes_surplus: bool = False
+    # It may read the annotations of a gang, so changes of the annotations of a set are copied at once.
     reads_annotations: bool = False
 
 
-class SetAsk(Value):
-    """A set, as far as a scheduler may care."""
+class SetInput(Value):
+    """The parts of a set that a backend may use."""
 
     uid: Uid
     namespace: str
@@ -51,66 +51,66 @@ class SetAsk(Value):
     spec: PodCliqueSetSpec
 
 
-class CliqueAsk(Value):
-    """One clique of a gang, and how far it is."""
+class CliqueInput(Value):
+    """One clique of a gang and its state."""
 
     name: str
     uid: Uid
-    # Cliques that are placed together for the first time share one.
-    life: str
+    # The incarnation. Cliques that are placed together for the first time have the same one.
+    incarnation: str
     replicas: int
-    # As its pod group says: what must be placed together.
+    # The minimum of its pod group.
     minimum: int
     priority_class_name: str = ""
-    # Pods on nodes, and those that ended well.
+    # Pods on nodes, and pods that succeeded.
     placed_count: int = 0
     # A pod of the minimum (by its index) waits for a node.
     has_waiting_member: bool = False
-    # The scheduler said of a pod of the minimum that there is no room for it.
-    is_told_full: bool = False
-    # It asks for, or has, pods above its minimum (by their index).
-    has_extras: bool = False
-    # A pod on a node names another group than pods of its place do now: those can never be complete.
+    # The scheduler reported a pod of the minimum as unschedulable.
+    is_unschedulable: bool = False
+    # It requests, or has, pods above its minimum (by their index).
+    has_surplus: bool = False
+    # A pod on a node is in another group than new pods of its index would be: that group can never be complete.
     has_outsiders: bool = False
-    # When the newest pod on a node that names this group was made.
+    # When the newest pod on a node that names this group was created.
     newest_placed_at: datetime | None = None
     # The group replica that it is a member of (`<set>-<i>-<group>-<j>`), or "".
     group_replica: str = ""
     pod_spec: JsonObject = {}
-    # A pod of it was made before pods carried the uid of their PodClique as a label.
+    # A pod of it was created without the label for the uid of its PodClique.
     has_unlabelled: bool = False
 
 
-class GangAsk(Value):
+class GangInput(Value):
     """A stored PodGang of which every clique exists."""
 
-    pcs: SetAsk
+    pcs: SetInput
     gang: PodGang
-    cliques: tuple[CliqueAsk, ...]
+    cliques: tuple[CliqueInput, ...]
     # The scheduler's own topology that the ClusterTopologyBinding refers to; "": the one named like the binding.
     topology_reference: str = ""
-    # False: its binding, or a level of it, is gone.
+    # False: its binding, or a level of it, does not exist.
     is_topology_known: bool = True
 
     @property
     def is_started(self) -> bool:
-        """Some pod of it has, or had, a node."""
+        """Return whether a pod of it has, or had, a node."""
         return any(clique.placed_count for clique in self.cliques)
 
 
-class PodAsk(Value):
-    """One new pod: which of its clique, and which gang it belongs to."""
+class PodInput(Value):
+    """One new pod: its index, its clique and its gang."""
 
     gang: PodGang
     clique_name: str
     clique_uid: Uid
-    life: str
+    incarnation: str
     index: int
     minimum: int
     priority_class_name: str = ""
 
 
-class NewMirror(Value):
+class NewSchedulerObject(Value):
     """An object to create. `body` has no owner and no namespace: the planner adds those of the PodGang."""
 
     resource: Resource[SchedulerObject]
@@ -118,21 +118,21 @@ class NewMirror(Value):
     body: JsonObject
 
 
-class MirrorPatch(Value):
+class SchedulerObjectPatch(Value):
     resource: Resource[SchedulerObject]
-    mirror: SchedulerObject
+    existing: SchedulerObject
     patch: JsonObject
     reason: str
 
 
-class MirrorDelete(Value):
+class SchedulerObjectDelete(Value):
     resource: Resource[SchedulerObject]
-    mirror: SchedulerObject
+    existing: SchedulerObject
     reason: str
 
 
 class SchedulerMessage(Value):
-    """What the scheduler says of a clique (or, without one, of the whole gang) that it did not place."""
+    """A message of the scheduler about a clique, or the whole gang, that it did not place."""
 
     message: str
     reason: str = ""
@@ -141,26 +141,26 @@ class SchedulerMessage(Value):
     is_queued: bool = False
 
 
-class MirrorPlan(Value):
-    """What to do about the mirror of one gang, and what it tells."""
+class SchedulerObjectPlan(Value):
+    """The writes of the scheduler objects of one gang, and what these objects report."""
 
-    create: tuple[NewMirror, ...] = ()
-    patch: tuple[MirrorPatch, ...] = ()
-    delete: tuple[MirrorDelete, ...] = ()
-    # Why no gate of the gang may go yet; "": all that its pods need is there.
+    create: tuple[NewSchedulerObject, ...] = ()
+    patch: tuple[SchedulerObjectPatch, ...] = ()
+    delete: tuple[SchedulerObjectDelete, ...] = ()
+    # Why the gates of the gang must stay; "": they may be removed.
     waits: str = ""
-    said: tuple[SchedulerMessage, ...] = ()
-    # Why the scheduler does not place the gang all or nothing, in words.
+    messages: tuple[SchedulerMessage, ...] = ()
+    # Why the scheduler does not place the gang all or nothing.
     gangless: tuple[str, ...] = ()
-    # What else the set asks for and this scheduler does not do, in words.
+    # What else the set requests and this scheduler does not support.
     unmet: tuple[str, ...] = ()
 
 
-NO_MIRROR = MirrorPlan()
+NO_SCHEDULER_OBJECTS = SchedulerObjectPlan()
 
 
 class ClusterFeatures(Value):
-    """What the cluster offers to backends, by the full names of kinds (`podgroups.scheduling.run.ai`)."""
+    """Features of the cluster that backends use, by the full names of kinds (`podgroups.scheduling.run.ai`)."""
 
     # Kinds that a configured backend needs and that are not served.
     missing: frozenset[str] = frozenset()
@@ -169,41 +169,43 @@ class ClusterFeatures(Value):
 
 
 class Backend(Protocol):
-    """One scheduler. Without state: the same question gets the same answer."""
+    """One scheduler. Stateless."""
 
     @property
     def name(self) -> str:
-        """The `schedulerName` of its pods."""
+        """Return the `schedulerName` of its pods."""
 
     @property
-    def can(self) -> SchedulerCapabilities: ...
+    def capabilities(self) -> SchedulerCapabilities: ...
 
     @property
-    def mirrors(self) -> tuple[Resource[SchedulerObject], ...]:
-        """The kinds that mirror a PodGang: watched, and owned by it."""
+    def object_kinds(self) -> tuple[Resource[SchedulerObject], ...]:
+        """Return the kinds of its scheduler objects, which a PodGang owns."""
 
     @property
     def queues(self) -> tuple[Resource[SchedulerObject], ...]:
-        """The kinds that a set of this backend refers to: watched."""
+        """Return the kinds of its queues."""
 
     @property
     def gang_annotations(self) -> Mapping[str, str]:
-        """What a PodGang itself must say to this scheduler, besides what the set says."""
+        """Return annotations that every PodGang of this scheduler needs."""
 
     def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
-        """What is wrong with a set that chose this scheduler, judged by the set alone."""
+        """Return the errors of a set that uses this scheduler, without looking at the cluster."""
 
-    def hold(self, pcs: SetAsk, surface: ClusterFeatures) -> str:
-        """What must be there before a gang of this set is offered to the scheduler, and is not; "": nothing.
+    def hold(self, pcs: SetInput, features: ClusterFeatures) -> str:
+        """Return what the set needs and the cluster does not have; "": nothing is missing.
 
-        While it lasts no pod is made, and the set says so; it heals by itself when the missing appears.
+        While something is missing, no pod is created and the set reports it.
         """
 
-    def prepare_pod(self, pod: JsonObject, ask: PodAsk) -> None:
-        """Add to a new pod's manifest what its scheduler wants to see there."""
+    def prepare_pod(self, pod: JsonObject, inputs: PodInput) -> None:
+        """Add the fields that the scheduler needs to the manifest of a new pod."""
 
-    def group_of(self, ask: PodAsk) -> str:
-        """The scheduler's group that a pod names for good, or "" where pods name none that could be outlived."""
+    def group_of(self, inputs: PodInput) -> str:
+        """Return the group in an immutable field of a pod, or ""."""
 
-    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]) -> MirrorPlan:
-        """Compare the mirror as it should be with what was found of it."""
+    def plan_objects(
+        self, inputs: GangInput, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]
+    ) -> SchedulerObjectPlan:
+        """Compare the desired scheduler objects of a gang with the existing ones."""

@@ -18,15 +18,16 @@ from grove.api.validation.field_errors import FieldError
 from grove.api.values.durations import DurationError, format_duration, parse_duration
 from grove.backends.base import (
     ClusterFeatures,
-    GangAsk,
-    MirrorPlan,
-    PodAsk,
+    GangInput,
+    PodInput,
     SchedulerCapabilities,
     SchedulerMessage,
-    SetAsk,
+    SchedulerObjectPlan,
+    SetInput,
 )
 from grove.backends.podgroup_sync import (
-    Design,
+    DesiredPodGroup,
+    assign_pod,
     current_podgroup,
     is_same,
     plan_podgroup,
@@ -35,11 +36,11 @@ from grove.backends.podgroup_sync import (
 )
 from grove.backends.queues import (
     KAI_QUEUE,
+    check_queue,
+    find_queue,
     kai_queue,
     kai_queue_errors,
     missing_kinds,
-    queue_complaint,
-    queue_on,
 )
 
 KAI = "kai-scheduler"
@@ -48,13 +49,13 @@ GROUP_NAME = "pod-group-name"
 SUBGROUP_NAME = "kai.scheduler/subgroup-name"
 TOPOLOGY = "kai.scheduler/topology"
 NODE_POOL = "kai.scheduler/node-pool"
-# A negative time switches KAI's own teardown off.
+# A negative duration disables the teardown of KAI.
 NEVER = "-1s"
 _STALENESS = "stalenessGracePeriod"
-_YOUNG = {
+_NEWER_FIELDS = {
     "subGroups": "PodGroups of this version of KAI have no subGroups, so it cannot place gangs: install a newer one",
     _STALENESS: (
-        "this version of KAI ends a gang that fell below its minimum by its own clock, not by terminationDelay: "
+        "this version of KAI ends a gang below its minimum after its own delay, not after terminationDelay: "
         "its PodGroups have no stalenessGracePeriod; install 0.17 or newer"
     ),
 }
@@ -62,7 +63,7 @@ _YOUNG = {
 
 class KaiBackend:
     name = KAI
-    can = SchedulerCapabilities(
+    capabilities = SchedulerCapabilities(
         gang=True,
         several_groups=True,
         minimum_below_count=True,
@@ -70,72 +71,68 @@ class KaiBackend:
         preferred_topology=True,
         reads_annotations=True,
     )
-    mirrors: tuple[Resource[SchedulerObject], ...] = (KAI_PODGROUPS,)
+    object_kinds: tuple[Resource[SchedulerObject], ...] = (KAI_PODGROUPS,)
     queues: tuple[Resource[SchedulerObject], ...] = (KAI_QUEUES,)
-    # KAI's own grouper knows PodGangs, and would make PodGroups of them in its way.
+    # The podgrouper of KAI would create other PodGroups for PodGangs.
     gang_annotations: Mapping[str, str] = {SKIP_PODGROUPER: "true"}
 
     def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
         return kai_queue_errors(pcs.metadata.labels, pcs.metadata.annotations, pcs.spec)
 
-    def hold(self, pcs: SetAsk, surface: ClusterFeatures) -> str:
-        needed = (*self.mirrors, *self.queues, *((KAI_TOPOLOGIES,) if any(topology_paths(pcs.spec)) else ()))
-        if missing := missing_kinds(surface, needed, "KAI"):
+    def hold(self, pcs: SetInput, features: ClusterFeatures) -> str:
+        needed = (*self.object_kinds, *self.queues, *((KAI_TOPOLOGIES,) if any(topology_paths(pcs.spec)) else ()))
+        if missing := missing_kinds(features, needed, "KAI"):
             return missing
         queue = kai_queue(pcs.labels, pcs.annotations, pcs.spec)
-        return "" if queue is None else queue_complaint(queue, queue_on(surface, queue))
+        return "" if queue is None else check_queue(queue, find_queue(features, queue))
 
-    def prepare_pod(self, pod: JsonObject, ask: PodAsk) -> None:
-        metadata = pod["metadata"]
-        group = {SKIP_PODGROUPER: "true", GROUP_NAME: ask.gang.metadata.name}
-        pod["metadata"] = {
-            **metadata,
-            "labels": {**metadata.get("labels", {}), SUBGROUP_NAME: ask.clique_name},
-            "annotations": {**metadata.get("annotations", {}), **group},
-        }
-        pod["spec"] = {**pod["spec"], "schedulerName": self.name}
+    def prepare_pod(self, pod: JsonObject, inputs: PodInput) -> None:
+        group = {SKIP_PODGROUPER: "true", GROUP_NAME: inputs.gang.metadata.name}
+        assign_pod(pod, self.name, labels={SUBGROUP_NAME: inputs.clique_name}, annotations=group)
 
-    def group_of(self, ask: PodAsk) -> str:
+    def group_of(self, inputs: PodInput) -> str:
         return ""
 
-    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]) -> MirrorPlan:
-        current = current_podgroup(ask.gang, KAI_PODGROUPS, found)
-        if not ask.is_topology_known:
-            ask = _without_lost_topology(ask, current)
-        plan = plan_podgroup(ask, found, _design(ask, current), tuple(_said(current)))
-        if plan.waits or not _lacks_topology_name(ask):
-            return msgspec.structs.replace(plan, unmet=(*plan.unmet, *_kept_queue(ask, current)))
-        return msgspec.structs.replace(plan, waits="nothing says which topology the constraints are about")
+    def plan_objects(
+        self, inputs: GangInput, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]
+    ) -> SchedulerObjectPlan:
+        current = current_podgroup(inputs.gang, KAI_PODGROUPS, found)
+        if not inputs.is_topology_known:
+            inputs = _without_lost_topology(inputs, current)
+        plan = plan_podgroup(inputs, found, _desired_podgroup(inputs, current), tuple(_scheduler_messages(current)))
+        if plan.waits or not _lacks_topology_name(inputs):
+            return msgspec.structs.replace(plan, unmet=(*plan.unmet, *_other_queue_warnings(inputs, current)))
+        return msgspec.structs.replace(plan, waits="no topologyName names the topology of the constraints")
 
 
-# --- what a PodGroup says --------------------------------------------------------------------------------------------
+# --- the PodGroup ----------------------------------------------------------------------------------------------------
 
 
-def _design(ask: GangAsk, current: SchedulerObject | None) -> Design:
-    spec = ask.gang.spec
-    queue = kai_queue(ask.pcs.labels, ask.pcs.annotations, ask.pcs.spec)
-    return Design(
+def _desired_podgroup(inputs: GangInput, current: SchedulerObject | None) -> DesiredPodGroup:
+    spec = inputs.gang.spec
+    queue = kai_queue(inputs.pcs.labels, inputs.pcs.annotations, inputs.pcs.spec)
+    return DesiredPodGroup(
         resource=KAI_PODGROUPS,
         spec={
-            # KAI refuses a PodGroup of nobody. One is never waited for here: no pod is left that could be the one.
+            # KAI rejects a PodGroup with minMember 0. With 1 nothing waits: there is no pod left.
             "minMember": max(1, sum(group.min_replicas for group in spec.podgroups)),
             "queue": queue.queue if queue else None,
-            "priorityClassName": priority_of(ask),
-            "topologyConstraint": _constraint(spec.topology_constraint, _topology_name(ask)),
-            "subGroups": list(_subgroups(ask)),
-            _STALENESS: _kept_spelling(_staleness(ask), current),
+            "priorityClassName": priority_of(inputs),
+            "topologyConstraint": _constraint(spec.topology_constraint, _topology_name(inputs)),
+            "subGroups": list(_subgroups(inputs)),
+            _STALENESS: _keep_equal_value(_staleness(inputs), current),
         },
-        first_only=("queue",),
-        vital=("minMember", "subGroups", "topologyConstraint"),
-        young=_YOUNG,
+        create_only=("queue",),
+        essential=("minMember", "subGroups", "topologyConstraint"),
+        newer_fields=_NEWER_FIELDS,
         kept_labels=(NODE_POOL, KAI_QUEUE),
         item_fields=("name", "minMember", "minSubGroup", "parent", "topologyConstraint"),
     )
 
 
-def _subgroups(ask: GangAsk) -> Iterator[JsonObject]:
-    """Parents before their children."""
-    spec, topology = ask.gang.spec, _topology_name(ask)
+def _subgroups(inputs: GangInput) -> Iterator[JsonObject]:
+    """Yield the subgroups, parents before their children."""
+    spec, topology = inputs.gang.spec, _topology_name(inputs)
     known = {group.name for group in spec.podgroups}
     parents: dict[str, str] = {}
     for config in spec.topology_constraint_group_configs:
@@ -162,34 +159,34 @@ def _constraint(constraint: GangTopologyConstraint | None, topology: str) -> Jso
     return {"topology": topology, **{field: key for field, key in levels.items() if key}}
 
 
-def _topology_name(ask: GangAsk) -> str:
-    annotations = ask.gang.metadata.annotations
-    return ask.topology_reference or annotations.get(labels.TOPOLOGY_NAME) or annotations.get(TOPOLOGY, "")
+def _topology_name(inputs: GangInput) -> str:
+    annotations = inputs.gang.metadata.annotations
+    return inputs.topology_reference or annotations.get(labels.TOPOLOGY_NAME) or annotations.get(TOPOLOGY, "")
 
 
-def _without_lost_topology(ask: GangAsk, current: SchedulerObject | None) -> GangAsk:
-    """Return the question without constraints that KAI cannot resolve.
+def _without_lost_topology(inputs: GangInput, current: SchedulerObject | None) -> GangInput:
+    """Return the gang without constraints that KAI cannot resolve.
 
-    The Topology that is named like a binding is made from it and goes with it, and KAI places no pod of a PodGroup
-    whose Topology or level does not exist. One that somebody else made stays, and so does what was written about it.
+    KAI places no pod of a PodGroup whose Topology or level does not exist. The operator creates the Topology of a
+    binding and deletes it with the binding. A Topology of others stays, and so do the constraints that name it.
     """
     written = _written_topology(current) if current is not None else ""
-    if written and written != ask.gang.metadata.annotations.get(labels.TOPOLOGY_NAME):
-        return msgspec.structs.replace(ask, topology_reference=written)
+    if written and written != inputs.gang.metadata.annotations.get(labels.TOPOLOGY_NAME):
+        return msgspec.structs.replace(inputs, topology_reference=written)
     spec = msgspec.structs.replace(
-        ask.gang.spec,
+        inputs.gang.spec,
         topology_constraint=None,
         topology_constraint_group_configs=tuple(
             msgspec.structs.replace(one, topology_constraint=None)
-            for one in ask.gang.spec.topology_constraint_group_configs
+            for one in inputs.gang.spec.topology_constraint_group_configs
         ),
-        podgroups=tuple(msgspec.structs.replace(one, topology_constraint=None) for one in ask.gang.spec.podgroups),
+        podgroups=tuple(msgspec.structs.replace(one, topology_constraint=None) for one in inputs.gang.spec.podgroups),
     )
-    return msgspec.structs.replace(ask, gang=msgspec.structs.replace(ask.gang, spec=spec))
+    return msgspec.structs.replace(inputs, gang=msgspec.structs.replace(inputs.gang, spec=spec))
 
 
 def _written_topology(current: SchedulerObject) -> str:
-    """The one topology that a PodGroup speaks of."""
+    """Return the topology that a PodGroup names."""
     groups = current.spec.get("subGroups")
     parts = [current.spec, *(groups if isinstance(groups, list) else ())]
     constraints = [part.get("topologyConstraint") for part in parts if isinstance(part, dict)]
@@ -197,8 +194,8 @@ def _written_topology(current: SchedulerObject) -> str:
     return next((name for name in found if name), "")
 
 
-def _lacks_topology_name(ask: GangAsk) -> bool:
-    return not _topology_name(ask) and _has_constraint(ask.gang)
+def _lacks_topology_name(inputs: GangInput) -> bool:
+    return not _topology_name(inputs) and _has_constraint(inputs.gang)
 
 
 def _has_constraint(gang: PodGang) -> bool:
@@ -209,23 +206,23 @@ def _has_constraint(gang: PodGang) -> bool:
     return any(_constraint(constraint, "") for constraint in constraints)
 
 
-def _staleness(ask: GangAsk) -> str:
-    """How long KAI lets a gang be that lost part of its minimum: as long as we do, so that it never acts before us."""
-    template = ask.pcs.spec.template
+def _staleness(inputs: GangInput) -> str:
+    """Return how long KAI keeps a gang below its minimum: as long as the operator, so that it never acts before it."""
+    template = inputs.pcs.spec.template
     if template.termination_delay is None:
         return NEVER
     delays = [template.termination_delay, *(g.termination_delay for g in template.pod_clique_scaling_groups)]
     try:
         return format_duration(max(parse_duration(delay) for delay in delays if delay is not None))
     except DurationError:
-        # Such a set is refused; one that came past us is not for KAI to tear down.
+        # Admission rejects such a set. If it was bypassed, KAI must not tear the set down.
         return NEVER
 
 
-def _kept_spelling(wanted: str, current: SchedulerObject | None) -> str:
-    """The same time in other words, as somebody's client may write it back, is the same time."""
-    spelled = current.spec.get(_STALENESS) if current is not None else None
-    return spelled if isinstance(spelled, str) and _span(spelled) == _span(wanted) else wanted
+def _keep_equal_value(wanted: str, current: SchedulerObject | None) -> str:
+    """Return the stored text if it is the same duration in another notation."""
+    stored = current.spec.get(_STALENESS) if current is not None else None
+    return stored if isinstance(stored, str) and _span(stored) == _span(wanted) else wanted
 
 
 def _span(text: str) -> timedelta | None:
@@ -236,10 +233,10 @@ def _span(text: str) -> timedelta | None:
     return max(span, timedelta(seconds=-1))
 
 
-# --- what KAI says ---------------------------------------------------------------------------------------------------
+# --- messages of KAI -------------------------------------------------------------------------------------------------
 
 
-def _said(current: SchedulerObject | None) -> Iterator[SchedulerMessage]:
+def _scheduler_messages(current: SchedulerObject | None) -> Iterator[SchedulerMessage]:
     conditions = current.status.get("schedulingConditions") if current is not None else None
     for condition in conditions if isinstance(conditions, list) else ():
         if isinstance(condition, dict) and condition.get("status", "True") == "True":
@@ -247,17 +244,17 @@ def _said(current: SchedulerObject | None) -> Iterator[SchedulerMessage]:
 
 
 def _explanations(condition: JsonObject) -> Iterator[SchedulerMessage]:
-    """The list of reasons; older versions wrote one beside the condition."""
+    """Yield a message for each reason; older versions of KAI wrote one beside the condition."""
     reasons = condition.get("reasons")
-    told = [one for one in reasons if isinstance(one, dict)] if isinstance(reasons, list) else []
-    for one in told or [condition]:
+    messages = [one for one in reasons if isinstance(one, dict)] if isinstance(reasons, list) else []
+    for one in messages or [condition]:
         message = str(one.get("message") or "")
         if message:
             yield SchedulerMessage(message=message, reason=str(one.get("reason") or ""))
 
 
-def _kept_queue(ask: GangAsk, current: SchedulerObject | None) -> Iterator[str]:
-    asked = kai_queue(ask.pcs.labels, ask.pcs.annotations, ask.pcs.spec)
+def _other_queue_warnings(inputs: GangInput, current: SchedulerObject | None) -> Iterator[str]:
+    requested = kai_queue(inputs.pcs.labels, inputs.pcs.annotations, inputs.pcs.spec)
     now = current.spec.get("queue") if current is not None else None
-    if asked is not None and now and not is_same(now, asked.queue):
-        yield f'KAI keeps the gang in queue "{now}", not "{asked.queue}": a PodGroup stays in the queue it was made for'
+    if requested is not None and now and not is_same(now, requested.queue):
+        yield f'KAI keeps the gang in queue "{now}", not "{requested.queue}": the queue of a PodGroup is immutable'

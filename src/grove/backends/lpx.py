@@ -1,11 +1,11 @@
-"""LPX: its pods name it, and nothing else is written for it. It places by objects of its own, which are not ours."""
+"""LPX: pods only name it as their scheduler. It uses objects of its own."""
 
 from collections.abc import Iterator
 
 from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.validation.field_errors import FieldError, forbidden
-from grove.backends.base import PodAsk
+from grove.backends.base import PodInput
 from grove.backends.native import PlainBackend
 from grove.backends.podgroup_sync import topology_paths
 
@@ -18,8 +18,11 @@ class LpxBackend(PlainBackend):
 
     def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
         for path in topology_paths(pcs.spec):
-            detail = "lpx-scheduler packs by rules of its own: remove the constraint, or choose another scheduler"
+            detail = (
+                "lpx-scheduler does not support topology constraints: remove the constraint, "
+                "or choose another scheduler"
+            )
             yield forbidden(path, detail)
 
-    def prepare_pod(self, pod: JsonObject, ask: PodAsk) -> None:
+    def prepare_pod(self, pod: JsonObject, inputs: PodInput) -> None:
         pod["spec"] = {**pod["spec"], "schedulerName": self.name}

@@ -1,6 +1,6 @@
-"""`default-scheduler`: Kubernetes' own gangs where the cluster has them, else none, said aloud.
+"""`default-scheduler`: native gangs of Kubernetes where the cluster has them, else no gangs, which the set reports.
 
-What is written for kube-scheduler is in `native_podgroups.py`.
+`native_podgroups.py` builds the objects of kube-scheduler.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,46 +12,55 @@ from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import GangTopologyConstraint
 from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.validation.field_errors import FieldError
-from grove.backends.base import ClusterFeatures, GangAsk, MirrorPlan, PodAsk, SchedulerCapabilities, SetAsk
-from grove.backends.native_podgroups import Drawing, NativeFeatures, extras_name, leaf_name, root_name
+from grove.backends.base import (
+    ClusterFeatures,
+    GangInput,
+    PodInput,
+    SchedulerCapabilities,
+    SchedulerObjectPlan,
+    SetInput,
+)
+from grove.backends.native_podgroups import NativeFeatures, NativeGroupPlanner, leaf_name, root_name, surplus_name
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class PlainBackend:
-    """A scheduler that needs nothing written for it: it reads PodGangs, or knows no gangs at all."""
+    """A scheduler that needs no objects: it reads PodGangs, or does not support gangs."""
 
-    mirrors: tuple[Resource[SchedulerObject], ...] = ()
+    object_kinds: tuple[Resource[SchedulerObject], ...] = ()
     queues: tuple[Resource[SchedulerObject], ...] = ()
     gang_annotations: Mapping[str, str] = {}
 
     def __init__(self, name: str, *, reads_gangs: bool, why: str = "") -> None:
         self.name = name
-        # All that it ever tells of a gang.
-        self.nothing = MirrorPlan(gangless=(why,) if why else ())
-        self.can = SchedulerCapabilities(
+        # The plan of every gang.
+        self.nothing = SchedulerObjectPlan(gangless=(why,) if why else ())
+        self.capabilities = SchedulerCapabilities(
             gang=reads_gangs,
             several_groups=reads_gangs,
             minimum_below_count=reads_gangs,
             required_topology=reads_gangs,
             preferred_topology=reads_gangs,
-            # What others read is theirs to know.
+            # Other schedulers may read annotations.
             reads_annotations=reads_gangs or name != DEFAULT_SCHEDULER,
         )
 
     def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
         return iter(())
 
-    def hold(self, pcs: SetAsk, surface: ClusterFeatures) -> str:
+    def hold(self, pcs: SetInput, features: ClusterFeatures) -> str:
         return ""
 
-    def prepare_pod(self, pod: JsonObject, ask: PodAsk) -> None:
+    def prepare_pod(self, pod: JsonObject, inputs: PodInput) -> None:
         pass
 
-    def group_of(self, ask: PodAsk) -> str:
+    def group_of(self, inputs: PodInput) -> str:
         return ""
 
-    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]) -> MirrorPlan:
+    def plan_objects(
+        self, inputs: GangInput, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]
+    ) -> SchedulerObjectPlan:
         return self.nothing
 
 
@@ -62,44 +71,46 @@ class NativeBackend:
 
     def __init__(self, features: NativeFeatures) -> None:
         self._features = features
-        self.can = SchedulerCapabilities(
+        self.capabilities = SchedulerCapabilities(
             gang=True,
             several_groups=True,
             minimum_below_count=True,
             required_topology=features.topology,
             preferred_topology=True,
-            mixes_extras=True,
+            mixes_surplus=True,
         )
-        self.mirrors = (NATIVE_PODGROUPS, NATIVE_COMPOSITES) if features.composites else (NATIVE_PODGROUPS,)
+        self.object_kinds = (NATIVE_PODGROUPS, NATIVE_COMPOSITES) if features.composites else (NATIVE_PODGROUPS,)
 
     def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
         return iter(())
 
-    def hold(self, pcs: SetAsk, surface: ClusterFeatures) -> str:
+    def hold(self, pcs: SetInput, features: ClusterFeatures) -> str:
         return ""
 
-    def prepare_pod(self, pod: JsonObject, ask: PodAsk) -> None:
-        pod["spec"] = {**pod["spec"], "schedulingGroup": {"podGroupName": self.group_of(ask)}}
-        attractions = list(_attractions(pod["metadata"]["labels"], ask))
-        if attractions:
-            pod["spec"]["affinity"] = _with_attractions(pod["spec"].get("affinity") or {}, attractions)
+    def prepare_pod(self, pod: JsonObject, inputs: PodInput) -> None:
+        pod["spec"] = {**pod["spec"], "schedulingGroup": {"podGroupName": self.group_of(inputs)}}
+        terms = list(_affinity_terms(pod["metadata"]["labels"], inputs))
+        if terms:
+            pod["spec"]["affinity"] = _with_affinity_terms(pod["spec"].get("affinity") or {}, terms)
 
-    def group_of(self, ask: PodAsk) -> str:
-        if ask.index >= ask.minimum:
-            return extras_name(ask.gang, ask.clique_name, ask.clique_uid, ask.priority_class_name)
+    def group_of(self, inputs: PodInput) -> str:
+        if inputs.index >= inputs.minimum:
+            return surplus_name(inputs.gang, inputs.clique_name, inputs.clique_uid, inputs.priority_class_name)
         if self._features.composites:
-            return leaf_name(ask.gang, ask.clique_name, ask.clique_uid, ask.priority_class_name)
-        return root_name(ask.gang, ask.life, ask.priority_class_name)
+            return leaf_name(inputs.gang, inputs.clique_name, inputs.clique_uid, inputs.priority_class_name)
+        return root_name(inputs.gang, inputs.incarnation, inputs.priority_class_name)
 
-    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]) -> MirrorPlan:
-        return Drawing(ask, found, self._features).plan()
+    def plan_objects(
+        self, inputs: GangInput, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]
+    ) -> SchedulerObjectPlan:
+        return NativeGroupPlanner(inputs, found, self._features).plan()
 
 
-# --- soft topology: kube-scheduler has none for groups, but pods may like each other's company ------------------------
+# --- preferred topology: kube-scheduler has none for groups, so pods get a preferred pod affinity --------------------
 
 
-def _attractions(pod_labels: Mapping[str, str], ask: PodAsk) -> Iterator[JsonObject]:
-    spec = ask.gang.spec
+def _affinity_terms(pod_labels: Mapping[str, str], inputs: PodInput) -> Iterator[JsonObject]:
+    spec = inputs.gang.spec
     whole = (
         (labels.PODGANG,) if spec and labels.BASE_PODGANG in pod_labels else (labels.PART_OF, labels.SET_REPLICA_INDEX)
     )
@@ -107,10 +118,10 @@ def _attractions(pod_labels: Mapping[str, str], ask: PodAsk) -> Iterator[JsonObj
     scopes += [
         (config.topology_constraint, (labels.GROUP, labels.GROUP_REPLICA_INDEX))
         for config in spec.topology_constraint_group_configs
-        if ask.clique_name in config.pod_group_names
+        if inputs.clique_name in config.pod_group_names
     ]
     scopes += [
-        (group.topology_constraint, (labels.PODCLIQUE,)) for group in spec.podgroups if group.name == ask.clique_name
+        (group.topology_constraint, (labels.PODCLIQUE,)) for group in spec.podgroups if group.name == inputs.clique_name
     ]
     for constraint, keys in scopes:
         pack = constraint.pack_constraint if constraint else None
@@ -122,8 +133,8 @@ def _attractions(pod_labels: Mapping[str, str], ask: PodAsk) -> Iterator[JsonObj
             }
 
 
-def _with_attractions(affinity: JsonObject, terms: list[JsonObject]) -> JsonObject:
+def _with_affinity_terms(affinity: JsonObject, terms: list[JsonObject]) -> JsonObject:
     field = "preferredDuringSchedulingIgnoredDuringExecution"
-    company = dict(affinity.get("podAffinity") or {})
-    company[field] = [*(company.get(field) or ()), *terms]
-    return {**affinity, "podAffinity": company}
+    pod_affinity = dict(affinity.get("podAffinity") or {})
+    pod_affinity[field] = [*(pod_affinity.get(field) or ()), *terms]
+    return {**affinity, "podAffinity": pod_affinity}

@@ -1,6 +1,6 @@
-"""Queues of KAI and Volcano: which queue a set names, and what is wrong with it.
+"""Queues of KAI and Volcano: find the queue of a set and check it.
 
-A queue is named on the set, or by its cliques if they agree: a gang is in one queue.
+The set names the queue, or all of its cliques name the same one: a gang is in one queue.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,25 +9,25 @@ from grove.api.resources import KAI_QUEUES, VOLCANO_QUEUES, Resource
 from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetSpec
 from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.validation.field_errors import FieldError, invalid, required
-from grove.api.validation.syntax import dns_subdomain_complaint
+from grove.api.validation.syntax import check_dns_subdomain
 from grove.backends.base import ClusterFeatures, Value
 
 KAI_QUEUE = "kai.scheduler/queue"
 VOLCANO_QUEUE = "scheduling.grove.io/volcano-queue"
-# Volcano makes it by itself.
+# Volcano creates it.
 VOLCANO_DEFAULT_QUEUE = "default"
 VOLCANO_OPEN = "Open"
 
 
-class Naming(Value):
-    """One place that names a queue."""
+class QueueReference(Value):
+    """A label or annotation that names a queue."""
 
     path: str
     queue: str
 
 
-class QueueAsk(Value):
-    """The queue that a set needs, and where it says so."""
+class QueueRequest(Value):
+    """The queue that a set requests, and the path of the field."""
 
     resource: Resource[SchedulerObject]
     queue: str
@@ -37,120 +37,122 @@ class QueueAsk(Value):
 # --- KAI -------------------------------------------------------------------------------------------------------------
 
 
-def kai_queue(labels: Mapping[str, str], annotations: Mapping[str, str], spec: PodCliqueSetSpec) -> QueueAsk | None:
-    """None: the set names none, and KAI has no queue for those."""
-    found = next(iter(_kai_namings(labels, annotations, spec)), None)
-    return None if found is None else QueueAsk(resource=KAI_QUEUES, queue=found.queue, path=found.path)
+def kai_queue(labels: Mapping[str, str], annotations: Mapping[str, str], spec: PodCliqueSetSpec) -> QueueRequest | None:
+    """Return the queue of a set; None: it names none, and KAI has no default queue."""
+    found = next(iter(_kai_references(labels, annotations, spec)), None)
+    return None if found is None else QueueRequest(resource=KAI_QUEUES, queue=found.queue, path=found.path)
 
 
 def kai_queue_errors(
     labels: Mapping[str, str], annotations: Mapping[str, str], spec: PodCliqueSetSpec
 ) -> Iterator[FieldError]:
-    namings = _kai_namings(labels, annotations, spec)
-    if not namings:
-        yield required(f"metadata.labels[{KAI_QUEUE}]", "kai-scheduler places nothing without a queue: name one")
-    yield from _quarrels(namings)
+    references = _kai_references(labels, annotations, spec)
+    if not references:
+        yield required(f"metadata.labels[{KAI_QUEUE}]", "kai-scheduler needs a queue: write its name")
+    yield from _conflict_errors(references)
 
 
-def _kai_namings(
+def _kai_references(
     labels: Mapping[str, str], annotations: Mapping[str, str], spec: PodCliqueSetSpec
-) -> tuple[Naming, ...]:
-    """The set's own first. A label counts before an annotation."""
+) -> tuple[QueueReference, ...]:
+    """Return all references, that of the set first. A label overrides an annotation."""
     places = [("metadata", labels, annotations)]
     places += [(f"spec.template.cliques[{i}]", c.labels, c.annotations) for i, c in enumerate(spec.template.cliques)]
-    found = (_kai_naming(path, own_labels, own_annotations) for path, own_labels, own_annotations in places)
-    return tuple(naming for naming in found if naming is not None)
+    found = (_kai_reference(path, own_labels, own_annotations) for path, own_labels, own_annotations in places)
+    return tuple(reference for reference in found if reference is not None)
 
 
-def _kai_naming(path: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Naming | None:
+def _kai_reference(path: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> QueueReference | None:
     for field, values in (("labels", labels), ("annotations", annotations)):
         queue = values.get(KAI_QUEUE, "").strip()
         if queue:
-            return Naming(path=f"{path}.{field}[{KAI_QUEUE}]", queue=queue)
+            return QueueReference(path=f"{path}.{field}[{KAI_QUEUE}]", queue=queue)
     return None
 
 
 # --- Volcano ---------------------------------------------------------------------------------------------------------
 
 
-def volcano_queue(annotations: Mapping[str, str], spec: PodCliqueSetSpec) -> QueueAsk:
-    namings = _volcano_namings(annotations, spec)
-    found = namings[0] if namings else Naming(path=f"metadata.annotations[{VOLCANO_QUEUE}]", queue="")
-    return QueueAsk(resource=VOLCANO_QUEUES, queue=found.queue or VOLCANO_DEFAULT_QUEUE, path=found.path)
+def volcano_queue(annotations: Mapping[str, str], spec: PodCliqueSetSpec) -> QueueRequest:
+    references = _volcano_references(annotations, spec)
+    found = references[0] if references else QueueReference(path=f"metadata.annotations[{VOLCANO_QUEUE}]", queue="")
+    return QueueRequest(resource=VOLCANO_QUEUES, queue=found.queue or VOLCANO_DEFAULT_QUEUE, path=found.path)
 
 
 def names_volcano_queue(annotations: Mapping[str, str], spec: PodCliqueSetSpec) -> bool:
-    """Otherwise it gets what Volcano gives to those who ask for none."""
-    return bool(_volcano_namings(annotations, spec))
+    """Return whether the set names a queue; otherwise Volcano uses its default."""
+    return bool(_volcano_references(annotations, spec))
 
 
 def volcano_queue_errors(annotations: Mapping[str, str], spec: PodCliqueSetSpec) -> Iterator[FieldError]:
-    namings = _volcano_namings(annotations, spec)
-    for naming in namings:
-        if error_message := dns_subdomain_complaint(naming.queue):
-            yield invalid(naming.path, naming.queue, error_message)
-    yield from _quarrels(namings)
-    yield from _silent_cliques(annotations, spec, namings)
+    references = _volcano_references(annotations, spec)
+    for reference in references:
+        if error_message := check_dns_subdomain(reference.queue):
+            yield invalid(reference.path, reference.queue, error_message)
+    yield from _conflict_errors(references)
+    yield from _missing_queue_errors(annotations, spec, references)
 
 
-def _volcano_namings(annotations: Mapping[str, str], spec: PodCliqueSetSpec) -> tuple[Naming, ...]:
+def _volcano_references(annotations: Mapping[str, str], spec: PodCliqueSetSpec) -> tuple[QueueReference, ...]:
     places = [("metadata", annotations)]
     places += [(f"spec.template.cliques[{i}]", clique.annotations) for i, clique in enumerate(spec.template.cliques)]
     return tuple(
-        Naming(path=f"{path}.annotations[{VOLCANO_QUEUE}]", queue=queue)
+        QueueReference(path=f"{path}.annotations[{VOLCANO_QUEUE}]", queue=queue)
         for path, values in places
         if (queue := values.get(VOLCANO_QUEUE, "").strip())
     )
 
 
-def _silent_cliques(
-    annotations: Mapping[str, str], spec: PodCliqueSetSpec, namings: Sequence[Naming]
+def _missing_queue_errors(
+    annotations: Mapping[str, str], spec: PodCliqueSetSpec, references: Sequence[QueueReference]
 ) -> Iterator[FieldError]:
-    """Where the set names none, a clique without a name asks for the default queue."""
-    if not namings or annotations.get(VOLCANO_QUEUE, "").strip() or namings[0].queue == VOLCANO_DEFAULT_QUEUE:
+    """Validate that all cliques name the queue if the set names none: a clique without one would use the default."""
+    if not references or annotations.get(VOLCANO_QUEUE, "").strip() or references[0].queue == VOLCANO_DEFAULT_QUEUE:
         return
     for i, clique in enumerate(spec.template.cliques):
         if not clique.annotations.get(VOLCANO_QUEUE, "").strip():
-            detail = f'other cliques ask for queue "{namings[0].queue}": name it here too, or once on the set'
+            detail = f'other cliques request queue "{references[0].queue}": write it here too, or once on the set'
             yield required(f"spec.template.cliques[{i}].annotations[{VOLCANO_QUEUE}]", detail)
 
 
 # --- both ------------------------------------------------------------------------------------------------------------
 
 
-def _quarrels(namings: Sequence[Naming]) -> Iterator[FieldError]:
-    for naming in namings[1:]:
-        if naming.queue != namings[0].queue:
-            detail = f'a gang is in one queue, and {namings[0].path} asks for "{namings[0].queue}": write that here'
-            yield invalid(naming.path, naming.queue, detail)
+def _conflict_errors(references: Sequence[QueueReference]) -> Iterator[FieldError]:
+    for reference in references[1:]:
+        if reference.queue != references[0].queue:
+            detail = (
+                f'a gang is in one queue, and {references[0].path} requests "{references[0].queue}": write that here'
+            )
+            yield invalid(reference.path, reference.queue, detail)
 
 
-def queue_complaint(ask: QueueAsk, found: SchedulerObject | None) -> str:
-    """Why nothing would be placed from this queue; "": nothing is known against it."""
+def check_queue(request: QueueRequest, found: SchedulerObject | None) -> str:
+    """Return why the scheduler would place nothing from this queue; "": the queue is usable."""
     if found is None:
-        return f'there is no queue "{ask.queue}": create it, or correct {ask.path}'
-    if ask.resource is not VOLCANO_QUEUES:
+        return f'queue "{request.queue}" not found: create it, or correct {request.path}'
+    if request.resource is not VOLCANO_QUEUES:
         return ""
     state = str(found.status.get("state") or "")
     if state == VOLCANO_OPEN:
         return ""
-    return f'queue "{ask.queue}" is {state or "not open yet"}: open it, or correct {ask.path}'
+    return f'queue "{request.queue}" is {state or "not open yet"}: open it, or correct {request.path}'
 
 
-def queue_on(surface: ClusterFeatures, ask: QueueAsk) -> SchedulerObject | None:
-    return surface.queues.get(ask.resource.full_name, {}).get(ask.queue)
+def find_queue(features: ClusterFeatures, request: QueueRequest) -> SchedulerObject | None:
+    return features.queues.get(request.resource.full_name, {}).get(request.queue)
 
 
-def missing_kinds(surface: ClusterFeatures, needed: Sequence[Resource[SchedulerObject]], whose: str) -> str:
-    """Which of the kinds that a scheduler brings is not served; "": none."""
-    missing = [resource.full_name for resource in needed if resource.full_name in surface.missing]
+def missing_kinds(features: ClusterFeatures, needed: Sequence[Resource[SchedulerObject]], whose: str) -> str:
+    """Return which kinds of a scheduler the API server does not serve; "": none is missing."""
+    missing = [resource.full_name for resource in needed if resource.full_name in features.missing]
     if not missing:
         return ""
     return f"the API server does not serve {', '.join(missing)}: install {whose}"
 
 
-def queue_asked(scheduler: str, pcs: PodCliqueSet) -> QueueAsk | None:
-    """The queue that a set needs there; None: the scheduler has no queues, or the set names none."""
+def find_queue_request(scheduler: str, pcs: PodCliqueSet) -> QueueRequest | None:
+    """Return the queue that a set requests; None: the scheduler has no queues, or the set names none."""
     match scheduler:
         case "kai-scheduler":
             return kai_queue(pcs.metadata.labels, pcs.metadata.annotations, pcs.spec)

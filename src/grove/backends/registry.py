@@ -1,4 +1,4 @@
-"""The schedulers of an installation: which are enabled, which one a set gets when it names none."""
+"""Backends of an installation: the enabled schedulers, and the default."""
 
 from functools import cache, lru_cache
 
@@ -10,10 +10,10 @@ from grove.backends.native import DEFAULT_SCHEDULER, NativeBackend, PlainBackend
 from grove.backends.native_podgroups import NativeFeatures
 from grove.backends.volcano import VOLCANO, VolcanoBackend
 
-_QUEUED: dict[str, Backend] = {KAI: KaiBackend(), VOLCANO: VolcanoBackend(), LPX: LpxBackend()}
+_BACKENDS: dict[str, Backend] = {KAI: KaiBackend(), VOLCANO: VolcanoBackend(), LPX: LpxBackend()}
 
-# All that are known; an installation enables some.
-SCHEDULERS = (DEFAULT_SCHEDULER, *_QUEUED)
+# All supported schedulers; an installation enables some.
+SCHEDULERS = (DEFAULT_SCHEDULER, *_BACKENDS)
 
 
 class Backends(Value):
@@ -22,18 +22,18 @@ class Backends(Value):
     features: NativeFeatures = NativeFeatures()
 
     def name_for(self, spec: PodCliqueSetSpec) -> str:
-        """One scheduler per set: the first that a clique names."""
-        asked = (clique.spec.pod_spec.get("schedulerName") for clique in spec.template.cliques)
-        return next((str(name) for name in asked if name), self.default)
+        """Return the scheduler of a set: the first that a clique names, or the default."""
+        requested = (clique.spec.pod_spec.get("schedulerName") for clique in spec.template.cliques)
+        return next((str(name) for name in requested if name), self.default)
 
-    def named(self, name: str) -> Backend:
-        """One that is not enabled is taken as it is: its pods name it, and nothing is written for it."""
+    def get(self, name: str) -> Backend:
+        """Return the backend of a scheduler. The backend of a scheduler that is not enabled writes no objects."""
         if name == DEFAULT_SCHEDULER:
             return _default_backend(self.features)
-        return _QUEUED[name] if name in _QUEUED and name in self.enabled else _plain_backend(name)
+        return _BACKENDS[name] if name in _BACKENDS and name in self.enabled else _plain_backend(name)
 
     def all(self) -> tuple[Backend, ...]:
-        return tuple(self.named(name) for name in self.enabled)
+        return tuple(self.get(name) for name in self.enabled)
 
 
 @cache
@@ -43,7 +43,7 @@ def _default_backend(features: NativeFeatures) -> Backend:
     return PlainBackend(DEFAULT_SCHEDULER, reads_gangs=features.reads_gangs, why=features.why)
 
 
-# By names that users choose: not kept for ever.
+# Limited, because users choose the names.
 @lru_cache(maxsize=16)
 def _plain_backend(name: str) -> Backend:
     return PlainBackend(name, reads_gangs=False)

@@ -14,21 +14,28 @@ from grove.api.validation.field_errors import FieldError, forbidden
 from grove.api.values.pod_requests import pod_requests, read_milli
 from grove.api.values.quantities import format_resource
 from grove.backends.base import (
-    CliqueAsk,
+    CliqueInput,
     ClusterFeatures,
-    GangAsk,
-    MirrorPlan,
-    PodAsk,
+    GangInput,
+    PodInput,
     SchedulerCapabilities,
     SchedulerMessage,
-    SetAsk,
+    SchedulerObjectPlan,
+    SetInput,
 )
-from grove.backends.podgroup_sync import Design, current_podgroup, plan_podgroup, priority_of, topology_paths
+from grove.backends.podgroup_sync import (
+    DesiredPodGroup,
+    assign_pod,
+    current_podgroup,
+    plan_podgroup,
+    priority_of,
+    topology_paths,
+)
 from grove.backends.queues import (
+    check_queue,
+    find_queue,
     missing_kinds,
     names_volcano_queue,
-    queue_complaint,
-    queue_on,
     volcano_queue,
     volcano_queue_errors,
 )
@@ -36,13 +43,13 @@ from grove.backends.queues import (
 VOLCANO = "volcano"
 GROUP_NAMES = ("scheduling.volcano.sh/group-name", "scheduling.k8s.io/group-name")
 UNSCHEDULABLE = "Unschedulable"
-# Not let into its queue yet: Volcano does not look for nodes.
+# The queue has not admitted it yet: Volcano does not look for nodes.
 PENDING = "Pending"
 # As many pods as `minMember` are on nodes.
 RUNNING = "Running"
-# So many cliques are named in a sentence.
+# How many cliques a message lists.
 _LISTED = 5
-_YOUNG = {
+_NEWER_FIELDS = {
     "subGroupPolicy": (
         "PodGroups of this version of Volcano have no subGroupPolicy, so it cannot place gangs: install 1.14 or newer"
     )
@@ -51,7 +58,7 @@ _YOUNG = {
 
 class VolcanoBackend:
     name = VOLCANO
-    can = SchedulerCapabilities(
+    capabilities = SchedulerCapabilities(
         gang=True,
         several_groups=True,
         minimum_below_count=True,
@@ -59,107 +66,108 @@ class VolcanoBackend:
         preferred_topology=False,
         reads_annotations=True,
     )
-    mirrors: tuple[Resource[SchedulerObject], ...] = (VOLCANO_PODGROUPS,)
+    object_kinds: tuple[Resource[SchedulerObject], ...] = (VOLCANO_PODGROUPS,)
     queues: tuple[Resource[SchedulerObject], ...] = (VOLCANO_QUEUES,)
     gang_annotations: Mapping[str, str] = {}
 
     def errors(self, pcs: PodCliqueSet) -> Iterator[FieldError]:
         for path in topology_paths(pcs.spec):
-            yield forbidden(path, "volcano packs nothing for us: remove the constraint, or choose another scheduler")
+            yield forbidden(
+                path,
+                "volcano does not support topology constraints: remove the constraint, or choose another scheduler",
+            )
         yield from volcano_queue_errors(pcs.metadata.annotations, pcs.spec)
 
-    def hold(self, pcs: SetAsk, surface: ClusterFeatures) -> str:
-        if missing := missing_kinds(surface, (*self.mirrors, *self.queues), "Volcano"):
+    def hold(self, pcs: SetInput, features: ClusterFeatures) -> str:
+        if missing := missing_kinds(features, (*self.object_kinds, *self.queues), "Volcano"):
             return missing
         queue = volcano_queue(pcs.annotations, pcs.spec)
-        return queue_complaint(queue, queue_on(surface, queue))
+        return check_queue(queue, find_queue(features, queue))
 
-    def prepare_pod(self, pod: JsonObject, ask: PodAsk) -> None:
-        metadata = pod["metadata"]
-        group = dict.fromkeys(GROUP_NAMES, ask.gang.metadata.name)
-        pod["metadata"] = {
-            **metadata,
-            "labels": {**metadata.get("labels", {}), labels.PODCLIQUE_UID: ask.clique_uid},
-            "annotations": {**metadata.get("annotations", {}), **group},
-        }
-        pod["spec"] = {**pod["spec"], "schedulerName": self.name}
+    def prepare_pod(self, pod: JsonObject, inputs: PodInput) -> None:
+        group = dict.fromkeys(GROUP_NAMES, inputs.gang.metadata.name)
+        assign_pod(pod, self.name, labels={labels.PODCLIQUE_UID: inputs.clique_uid}, annotations=group)
 
-    def group_of(self, ask: PodAsk) -> str:
+    def group_of(self, inputs: PodInput) -> str:
         return ""
 
-    def mirror(self, ask: GangAsk, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]) -> MirrorPlan:
-        current = current_podgroup(ask.gang, VOLCANO_PODGROUPS, found)
-        plan = plan_podgroup(ask, found, _design(ask, current), tuple(_said(ask, current)))
-        return msgspec.structs.replace(plan, gangless=(*plan.gangless, *_gangless(ask.pcs.spec)))
+    def plan_objects(
+        self, inputs: GangInput, found: Sequence[tuple[Resource[SchedulerObject], SchedulerObject]]
+    ) -> SchedulerObjectPlan:
+        current = current_podgroup(inputs.gang, VOLCANO_PODGROUPS, found)
+        plan = plan_podgroup(
+            inputs, found, _desired_podgroup(inputs, current), tuple(_scheduler_messages(inputs, current))
+        )
+        return msgspec.structs.replace(plan, gangless=(*plan.gangless, *_best_effort_warnings(inputs.pcs.spec)))
 
 
-# --- what a PodGroup says --------------------------------------------------------------------------------------------
+# --- the PodGroup ----------------------------------------------------------------------------------------------------
 
 
-def _design(ask: GangAsk, current: SchedulerObject | None) -> Design:
-    podgroups = ask.gang.spec.podgroups
-    cliques = {clique.name: clique for clique in ask.cliques}
-    relaxed = _relaxed(ask, current)
-    is_asked_for = names_volcano_queue(ask.pcs.annotations, ask.pcs.spec)
-    return Design(
+def _desired_podgroup(inputs: GangInput, current: SchedulerObject | None) -> DesiredPodGroup:
+    podgroups = inputs.gang.spec.podgroups
+    cliques = {clique.name: clique for clique in inputs.cliques}
+    relaxed = _relaxed_cliques(inputs, current)
+    is_requested = names_volcano_queue(inputs.pcs.annotations, inputs.pcs.spec)
+    return DesiredPodGroup(
         resource=VOLCANO_PODGROUPS,
         spec={
             "minMember": max(1, sum(group.min_replicas for group in podgroups if group.name not in relaxed)),
-            "minResources": _kept_spelling(_min_resources(podgroups, cliques), current),
-            "queue": volcano_queue(ask.pcs.annotations, ask.pcs.spec).queue,
-            "priorityClassName": priority_of(ask),
+            "minResources": _keep_equal_value(_min_resources(podgroups, cliques), current),
+            "queue": volcano_queue(inputs.pcs.annotations, inputs.pcs.spec).queue,
+            "priorityClassName": priority_of(inputs),
             "subGroupPolicy": [
                 _policy(group, cliques.get(group.name), is_relaxed=group.name in relaxed) for group in podgroups
             ],
         },
-        # Volcano may give a namespace a queue of its own: that is not ours to undo.
-        first_only=() if is_asked_for else ("queue",),
-        vital=("minMember", "subGroupPolicy"),
-        young=_YOUNG,
+        # Volcano may assign the queue of the namespace: keep that.
+        create_only=() if is_requested else ("queue",),
+        essential=("minMember", "subGroupPolicy"),
+        newer_fields=_NEWER_FIELDS,
         item_fields=("name", "labelSelector", "matchLabelKeys", "subGroupSize", "minSubGroups"),
     )
 
 
-def _policy(group: PodGroup, clique: CliqueAsk | None, *, is_relaxed: bool) -> JsonObject:
-    # Volcano counts pods that ended as ready, and names return in the next incarnation: the uid tells old from new.
-    # Pods that were made without the label would match nothing, so it is asked for once all of them carry it.
+def _policy(group: PodGroup, clique: CliqueInput | None, *, is_relaxed: bool) -> JsonObject:
+    # Volcano counts finished pods as ready, and the next incarnation reuses names: only the uid differs. The label is
+    # selected only when all pods have it: pods of older versions would match nothing.
     uid = {labels.PODCLIQUE_UID: clique.uid} if clique is not None and not clique.has_unlabelled else {}
     return {
         "name": group.name,
         "labelSelector": {"matchLabels": {labels.PODCLIQUE: group.name, **uid}},
         "matchLabelKeys": [labels.PODCLIQUE],
         "subGroupSize": 1 if is_relaxed else max(1, group.min_replicas),
-        # A clique whose pods are all done is not waited for.
+        # Nothing waits for a clique whose pods are all finished.
         "minSubGroups": 0 if is_relaxed or not group.min_replicas else 1,
     }
 
 
-def _relaxed(ask: GangAsk, current: SchedulerObject | None) -> frozenset[str]:
-    """Return the cliques whose first placement is over: their lost pods come back one by one.
+def _relaxed_cliques(inputs: GangInput, current: SchedulerObject | None) -> frozenset[str]:
+    """Return the cliques whose first placement is over: their lost pods are replaced one by one.
 
-    Volcano binds nothing of a PodGroup that is not ready as a whole, so a clique that cannot be repaired would hold up
-    the repairs of all others. That a clique was placed must outlive the operator, so it is read from the PodGroup.
+    Volcano binds nothing of a PodGroup that is not ready as a whole, so a clique that cannot be repaired would block
+    the repair of all others. The state is read from the PodGroup, so that it survives a restart of the operator.
     """
     written = _written_policies(current)
-    relaxed = {clique.name for clique in ask.cliques if _is_written_relaxed(clique, written.get(clique.name))}
-    units: dict[str, list[CliqueAsk]] = {}
-    for clique in ask.cliques:
+    relaxed = {clique.name for clique in inputs.cliques if _is_written_relaxed(clique, written.get(clique.name))}
+    units: dict[str, list[CliqueInput]] = {}
+    for clique in inputs.cliques:
         if clique.name not in relaxed:
-            units.setdefault(clique.life, []).append(clique)
+            units.setdefault(clique.incarnation, []).append(clique)
     for unit in units.values():
-        # Without a PodGroup: somebody deleted it, for a pod gets no node before its PodGroup is there.
+        # Without a PodGroup: a user deleted it, because a pod gets no node before its PodGroup exists.
         was_placed = current is None and any(clique.placed_count for clique in unit)
         if was_placed or all(clique.placed_count >= clique.minimum for clique in unit):
             relaxed.update(clique.name for clique in unit)
     return frozenset(relaxed)
 
 
-def _is_written_relaxed(clique: CliqueAsk, policy: JsonObject | None) -> bool:
+def _is_written_relaxed(clique: CliqueInput, policy: JsonObject | None) -> bool:
     if policy is None or policy.get("minSubGroups"):
         return False
     uid = _match_labels(policy).get(labels.PODCLIQUE_UID)
-    # Without a uid it is about pods that were made before the label. None of the next incarnation has a node then:
-    # their gates open after the PodGroup was written for them.
+    # Without a uid it describes pods of older versions. Then no pod of the next incarnation has a node: their gates are
+    # removed after the PodGroup was written for them.
     return uid == clique.uid if uid else clique.placed_count > 0
 
 
@@ -175,8 +183,8 @@ def _match_labels(policy: JsonObject) -> JsonObject:
     return found if isinstance(found, dict) else {}
 
 
-def _min_resources(podgroups: Sequence[PodGroup], cliques: Mapping[str, CliqueAsk]) -> JsonObject | None:
-    """Return what the minima need together. Without it Volcano lets a gang into a queue that has no room for it."""
+def _min_resources(podgroups: Sequence[PodGroup], cliques: Mapping[str, CliqueInput]) -> JsonObject | None:
+    """Return the resources of all minima. Without them Volcano admits a gang into a queue that is too small."""
     total: dict[str, int] = {}
     for group in podgroups:
         clique = cliques.get(group.name)
@@ -185,8 +193,8 @@ def _min_resources(podgroups: Sequence[PodGroup], cliques: Mapping[str, CliqueAs
     return {name: format_resource(name, amount) for name, amount in sorted(total.items()) if amount} or None
 
 
-def _kept_spelling(wanted: JsonObject | None, current: SchedulerObject | None) -> JsonObject | None:
-    """Volcano writes PodGroups back, and spells amounts in its way: `1024Mi` as `1Gi`."""
+def _keep_equal_value(wanted: JsonObject | None, current: SchedulerObject | None) -> JsonObject | None:
+    """Return the stored amounts if they are equal in another notation: Volcano writes `1024Mi` as `1Gi`."""
     written = current.spec.get("minResources") if current is not None else None
     if not wanted or not isinstance(written, dict) or written.keys() != wanted.keys():
         return wanted
@@ -194,7 +202,7 @@ def _kept_spelling(wanted: JsonObject | None, current: SchedulerObject | None) -
     return written if is_equal else wanted
 
 
-# --- what Volcano does not do ----------------------------------------------------------------------------------------
+# --- limits of Volcano -----------------------------------------------------------------------------------------------
 
 
 def best_effort_cliques(spec: PodCliqueSetSpec) -> tuple[str, ...]:
@@ -202,7 +210,7 @@ def best_effort_cliques(spec: PodCliqueSetSpec) -> tuple[str, ...]:
     return tuple(clique.name for clique in spec.template.cliques if not pod_requests(clique.spec.pod_spec))
 
 
-def best_effort_complaint(cliques: Sequence[str]) -> str:
+def describe_best_effort(cliques: Sequence[str]) -> str:
     more = f" and {len(cliques) - _LISTED} more" if len(cliques) > _LISTED else ""
     return (
         f"volcano does not wait for the pods of {', '.join(cliques[:_LISTED])}{more} when it places a gang, because "
@@ -210,26 +218,26 @@ def best_effort_complaint(cliques: Sequence[str]) -> str:
     )
 
 
-def _gangless(spec: PodCliqueSetSpec) -> Iterator[str]:
+def _best_effort_warnings(spec: PodCliqueSetSpec) -> Iterator[str]:
     if cliques := best_effort_cliques(spec):
-        yield best_effort_complaint(cliques)
+        yield describe_best_effort(cliques)
 
 
-# --- what Volcano says -----------------------------------------------------------------------------------------------
+# --- messages of Volcano ---------------------------------------------------------------------------------------------
 
 
-def _said(ask: GangAsk, current: SchedulerObject | None) -> Iterator[SchedulerMessage]:
+def _scheduler_messages(inputs: GangInput, current: SchedulerObject | None) -> Iterator[SchedulerMessage]:
     if current is None:
         return
     phase = current.status.get("phase")
     if phase == PENDING:
-        queue = current.spec.get("queue") or volcano_queue(ask.pcs.annotations, ask.pcs.spec).queue
+        queue = current.spec.get("queue") or volcano_queue(inputs.pcs.annotations, inputs.pcs.spec).queue
         message = (
-            f'queue "{queue}" does not let it in yet: its minimum is more than the queue, or the cluster, has left'
+            f'queue "{queue}" has not admitted it yet: its minimum needs more than the queue or the cluster has left'
         )
         yield SchedulerMessage(message=message, reason=PENDING, is_queued=True)
         return
-    told = find_condition(conditions_of(current), UNSCHEDULABLE)
-    # Volcano never takes it back: of a group that runs, it is about the time before.
-    if phase != RUNNING and told is not None and told.status == "True" and told.message:
-        yield SchedulerMessage(message=told.message, reason=told.reason)
+    condition = find_condition(conditions_of(current), UNSCHEDULABLE)
+    # Volcano never clears the condition: for a running group it is outdated.
+    if phase != RUNNING and condition is not None and condition.status == "True" and condition.message:
+        yield SchedulerMessage(message=condition.message, reason=condition.reason)

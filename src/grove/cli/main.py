@@ -14,7 +14,7 @@ from click.exceptions import Exit, NoArgsIsHelpError
 
 from grove.cli.command_registry import COMPLETE_VARIABLE, app
 from grove.cli.common.options import UsageError
-from grove.cli.common.output import prepare_output, say_error
+from grove.cli.common.output import prepare_output, print_error
 from grove.errors import UserError
 
 DEBUG = "GROVE_DEBUG"
@@ -27,15 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     prepare_output()
     try:
-        if asked := os.environ.get(COMPLETE_VARIABLE):
-            return _complete(asked)
+        if request := os.environ.get(COMPLETE_VARIABLE):
+            return _complete(request)
         return _run(sys.argv[1:] if arguments is None else list(arguments))
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         if os.environ.get(DEBUG):
             _show_trace()
-        return _exit_code(_innermost(error))
+        return _exit_code(_first_error(error))
 
 
 def _run(arguments: list[str]) -> int:
@@ -48,16 +48,16 @@ def _run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _complete(asked: str) -> int:
+def _complete(request: str) -> int:
     """Print completions for the shell. The request is in an environment variable."""
     from click.shell_completion import shell_complete
 
-    return shell_complete(app, {}, "grove", COMPLETE_VARIABLE, asked)
+    return shell_complete(app, {}, "grove", COMPLETE_VARIABLE, request)
 
 
-def _innermost(error: BaseException) -> BaseException:
+def _first_error(error: BaseException) -> BaseException:
     """Return the first error of an exception group, which is what a TaskGroup raises."""
-    return _innermost(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+    return _first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _exit_code(error: BaseException) -> int:
@@ -71,8 +71,8 @@ def _exit_code(error: BaseException) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         case OSError(errno=errno.ENOSPC):
-            what = error.filename or "what this says"
-            return _fail(f"{what} cannot be written ({error.strerror}); make room, and try again", 1)
+            what = error.filename or "the output"
+            return _fail(f"{what} cannot be written ({error.strerror}); free some disk space and try again", 1)
         case click.ClickException():
             return _fail_usage(error)
         case ModuleNotFoundError(name="cel_expr_python" | "google" | "google.protobuf"):
@@ -83,13 +83,13 @@ def _exit_code(error: BaseException) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    say_error(f"grove: {message}")
+    print_error(f"grove: {message}")
     return code
 
 
 def _fail_usage(error: click.ClickException) -> int:
     if isinstance(error, NoArgsIsHelpError):
-        say_error(error.format_message().rstrip())
+        print_error(error.format_message().rstrip())
     else:
         _fail(f"{' '.join(error.format_message().split())} (see {_command_of(error)} --help)", error.exit_code)
     return error.exit_code
@@ -104,7 +104,7 @@ def _command_of(error: click.ClickException) -> str:
 def _show_trace() -> None:
     import traceback
 
-    say_error(traceback.format_exc())
+    print_error(traceback.format_exc())
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     returns_deleted: bool = False
     # A PUT without a resourceVersion is accepted.
     allows_blind_update: bool = True
-    # What the definition of a custom kind says of this version. Not told of our kinds in `SERVED`: servers know.
+    # The compiled version of a custom resource. None for the Grove kinds in `SERVED`: a server adds its own.
     custom: CustomVersion | None = None
 
     # Derived from the fields above, once, because every request needs them.
@@ -41,7 +41,7 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
         return f"{root}{place}/{self.plural}/{name}"
 
 
-def derived(resource_info: ResourceInfo) -> ResourceInfo:
+def with_derived_fields(resource_info: ResourceInfo) -> ResourceInfo:
     api_version = f"{resource_info.group}/{resource_info.version}" if resource_info.group else resource_info.version
     return msgspec.structs.replace(
         resource_info,
@@ -62,7 +62,7 @@ def _custom(
 
 
 SERVED = tuple(
-    derived(resource_info)
+    with_derived_fields(resource_info)
     for resource_info in (
         ResourceInfo(plural="namespaces", kind="Namespace", namespaced=False, has_status=True),
         ResourceInfo(plural="nodes", kind="Node", namespaced=False, has_status=True),
@@ -136,7 +136,7 @@ SERVED = tuple(
 )
 
 # The scale subresource of every kind that has one.
-SCALES = derived(ResourceInfo(group="autoscaling", plural="scales", kind="Scale"))
+SCALES = with_derived_fields(ResourceInfo(group="autoscaling", plural="scales", kind="Scale"))
 
 BY_QUALIFIED = {resource_info.qualified: resource_info for resource_info in SERVED}
 

@@ -14,11 +14,11 @@ import msgspec
 from grove.api.schema.crd_generator import custom_resource_definitions
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import ErrorKind, FieldError, invalid
-from grove.cluster.schemas.cel_rules import Ruled, RuleFindings, ruled
-from grove.cluster.schemas.fast_path import SchemaType, Types
+from grove.cluster.schemas.cel_rules import RuleFindings, RuleTree, build_rule_tree
+from grove.cluster.schemas.fast_path import SchemaType, TypeBuilder
 from grove.cluster.schemas.keywords import ALWAYS_KNOWN
-from grove.cluster.schemas.pruning_defaulting import Shaping
-from grove.cluster.schemas.schema_validation import NOTHING_OLD, NOWHERE, schema_errors_of
+from grove.cluster.schemas.pruning_defaulting import PruningPass
+from grove.cluster.schemas.schema_validation import NO_OLD_VALUE, NO_PATH, validate_object
 
 # CEL rules are skipped for an object with one of these errors.
 _BLOCKING = (ErrorKind.REQUIRED, ErrorKind.TOO_LONG, ErrorKind.TOO_MANY, ErrorKind.TYPE_INVALID)
@@ -47,7 +47,7 @@ class ScalePaths(msgspec.Struct, frozen=True, kw_only=True):
     selector: tuple[str, ...] = ()
 
 
-class Shaped(msgspec.Struct, frozen=True):
+class PrunedObject(msgspec.Struct, frozen=True):
     """An object after pruning and defaulting, and the paths of the pruned fields."""
 
     obj: JsonObject
@@ -57,7 +57,7 @@ class Shaped(msgspec.Struct, frozen=True):
 class CustomVersion:
     """One version of a custom resource. Compared by identity: a changed CRD creates new instances."""
 
-    def __init__(self, version: JsonObject, names: JsonObject, *, types: Types) -> None:
+    def __init__(self, version: JsonObject, names: JsonObject, *, types: TypeBuilder) -> None:
         self.name: str = version["name"]
         self.schema: JsonObject = (version.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
         self.singular: str = names.get("singular", "")
@@ -76,10 +76,10 @@ class CustomVersion:
         self.is_terminating = False
         self._types = types
         # The last valid value of each top-level field. A write validates twice, before and after admission.
-        self._fitting: dict[str, Any] = {}
+        self._last_valid: dict[str, Any] = {}
 
     @property
-    def is_shown_as_stored(self) -> bool:
+    def needs_no_conversion(self) -> bool:
         """Return whether stored bytes can be served as they are, without conversion or warning."""
         return self.stored_as is None and self.deprecation is None
 
@@ -87,7 +87,7 @@ class CustomVersion:
     def _shapes(self) -> dict[str, SchemaType | None]:
         """Return the fast-path type of each top-level field; None: only the slow pass can validate it."""
         fields = self.schema.get("properties", {})
-        return {field: self._types.shape_of(inner) for field, inner in fields.items() if field not in ALWAYS_KNOWN}
+        return {field: self._types.build(inner) for field, inner in fields.items() if field not in ALWAYS_KNOWN}
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -96,37 +96,37 @@ class CustomVersion:
         return set(self.schema) <= words
 
     @cached_property
-    def rules(self) -> Ruled | None:
-        return ruled(self.schema, is_root=True)
+    def rules(self) -> RuleTree | None:
+        return build_rule_tree(self.schema, is_root=True)
 
-    def shaped(self, obj: JsonObject, old: JsonObject | None = None) -> Shaped:
+    def prune_and_default(self, obj: JsonObject, old: JsonObject | None = None) -> PrunedObject:
         """Prune and default an object. Top-level fields that are identical to those of `old` are not checked again."""
         if self._is_clean(obj, old or {}):
-            return Shaped(obj)
-        shaping = Shaping()
-        return Shaped(shaping.root(obj, self.schema), tuple(shaping.unknown))
+            return PrunedObject(obj)
+        shaping = PruningPass()
+        return PrunedObject(shaping.root(obj, self.schema), tuple(shaping.unknown))
 
-    def judged(self, obj: JsonObject, old: JsonObject | None = None) -> RuleFindings:
+    def validate(self, obj: JsonObject, old: JsonObject | None = None) -> RuleFindings:
         """Validate a pruned and defaulted object by schema and CEL rules. Errors that `old` already had are allowed."""
         errors: list[FieldError] = []
         if not self._is_clean(obj, old or {}):
-            errors = schema_errors_of(obj, self.schema, NOTHING_OLD if old is None else old)
+            errors = validate_object(obj, self.schema, NO_OLD_VALUE if old is None else old)
         if self.rules is None:
             return RuleFindings(tuple(errors))
         if errors and any(error.kind in _BLOCKING for error in errors):
-            return RuleFindings((*errors, invalid(NOWHERE, None, _UNCHECKED)))
-        if not self.rules.is_met_in(obj):
+            return RuleFindings((*errors, invalid(NO_PATH, None, _UNCHECKED)))
+        if not self.rules.has_rules_for(obj):
             return RuleFindings(tuple(errors))
-        found = self.rules.judged(obj, old)
+        found = self.rules.evaluate(obj, old)
         return RuleFindings((*errors, *found.errors), found.warnings)
 
-    def shown(self, obj: JsonObject, api_version: str) -> JsonObject:
+    def from_stored(self, obj: JsonObject, api_version: str) -> JsonObject:
         """Return a stored object in this version: defaulted in the storage version, then pruned to this one."""
         if self.stored_as is None:
             return obj
-        shaped = obj if self.stored_as._is_clean(obj, {}) else Shaping().root(obj, self.stored_as.schema)
+        shaped = obj if self.stored_as._is_clean(obj, {}) else PruningPass().root(obj, self.stored_as.schema)
         if self.stored_as is not self:
-            shaped = Shaping(fills_defaults=False).root(shaped, self.schema)
+            shaped = PruningPass(fills_defaults=False).root(shaped, self.schema)
         return shaped if shaped.get("apiVersion") == api_version else {**shaped, "apiVersion": api_version}
 
     def _is_clean(self, obj: JsonObject, old: JsonObject) -> bool:
@@ -139,27 +139,27 @@ class CustomVersion:
             shape = shapes.get(field)
             if shape is None:
                 return False
-            if value is old.get(field) or value is self._fitting.get(field, self):
+            if value is old.get(field) or value is self._last_valid.get(field, self):
                 continue
             if not shape.fits(value):
                 return False
-            self._fitting[field] = value
-        return self._indispensable <= obj.keys()
+            self._last_valid[field] = value
+        return self._required_or_defaulted <= obj.keys()
 
     @cached_property
-    def _indispensable(self) -> frozenset[str]:
+    def _required_or_defaulted(self) -> frozenset[str]:
         """Return the top-level fields that are required or have a default."""
         fields = self.schema.get("properties", {}).items()
         return frozenset((*self.schema.get("required", ()), *(name for name, inner in fields if "default" in inner)))
 
 
-def custom_versions(definition: JsonObject, types: Types | None = None) -> dict[str, CustomVersion]:
+def custom_versions(definition: JsonObject, types: TypeBuilder | None = None) -> dict[str, CustomVersion]:
     """Return all versions of a CRD by name, in the order of the CRD, served or not."""
-    spec, made = definition["spec"], types or Types()
+    spec, made = definition["spec"], types or TypeBuilder()
     return {version["name"]: CustomVersion(version, spec["names"], types=made) for version in spec["versions"]}
 
 
-def defaulted_definition(definition: JsonObject) -> JsonObject:
+def with_crd_defaults(definition: JsonObject) -> JsonObject:
     """Return the CRD with its defaults filled in."""
     spec = definition.get("spec") or {}
     names = dict(spec.get("names") or {})
@@ -173,16 +173,16 @@ def defaulted_definition(definition: JsonObject) -> JsonObject:
 
 
 @cache
-def own_definitions() -> tuple[tuple[JsonObject, dict[str, CustomVersion]], ...]:
+def grove_crds() -> tuple[tuple[JsonObject, dict[str, CustomVersion]], ...]:
     """Return the CRDs of Grove and their compiled versions, shared by all servers of this process."""
-    types = Types()
-    definitions = (defaulted_definition(definition) for definition in custom_resource_definitions())
+    types = TypeBuilder()
+    definitions = (with_crd_defaults(definition) for definition in custom_resource_definitions())
     return tuple((definition, custom_versions(definition, types)) for definition in definitions)
 
 
-def custom_kinds() -> dict[str, CustomVersion]:
+def grove_storage_versions() -> dict[str, CustomVersion]:
     """Return the storage versions of the Grove kinds by CRD name (`plural.group`)."""
-    return {definition["metadata"]["name"]: next(iter(made.values())) for definition, made in own_definitions()}
+    return {definition["metadata"]["name"]: next(iter(made.values())) for definition, made in grove_crds()}
 
 
 def _column(column: JsonObject) -> Column:

@@ -4,6 +4,7 @@ It does not start the operator. `http/` serves it to other processes; the simula
 """
 
 import asyncio
+from datetime import timedelta
 from enum import StrEnum
 from random import Random
 from typing import assert_never
@@ -12,9 +13,9 @@ from grove.api.types.admission import AdmissionControl
 from grove.clock import Clock
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.apiserver.verbs.logs import NO_LOGS, LogSource
-from grove.cluster.controllers.disruption_controller import DisruptionBudgets
+from grove.cluster.controllers.disruption_controller import DisruptionController
 from grove.cluster.controllers.garbage_collector import GarbageCollector
-from grove.cluster.controllers.namespace_defaults import FurnishedNamespaces
+from grove.cluster.controllers.namespace_defaults import NamespaceDefaults
 from grove.cluster.controllers.node_lifecycle import NodeLifecycle
 from grove.cluster.in_process_transport import InProcessTransport
 from grove.cluster.kubelet.process.log_source import ProcessLogs
@@ -36,7 +37,7 @@ class KubeletKind(StrEnum):
 
 
 class EmbeddedCluster:
-    """An embedded cluster. `run` does not return until it is cancelled."""
+    """An embedded cluster. `run` runs until it is cancelled."""
 
     def __init__(
         self,
@@ -46,16 +47,22 @@ class EmbeddedCluster:
         admission: AdmissionControl | None,
         kubelet: KubeletKind = KubeletKind.SIMULATED,
         store: Storage | None = None,
+        ready_after: timedelta = timedelta(0),
     ) -> None:
-        """Create the cluster. It continues from `store` if that was restored from disk."""
+        """Create the cluster. It continues from `store` if that was restored from disk.
+
+        `ready_after`: how long simulated pods take to become ready, if they do not say it themselves.
+        """
+        self._ready_after = ready_after
         self._clock = clock
         self._random = random
         self._kubelet = kubelet
-        # The PEM of the CA that clients of this cluster trust, once it is served.
+        # The PEM of the CA that clients of this cluster trust, and the address, once it is served.
         self.root_ca = b""
+        self.api_address: tuple[str, int] | None = None
         self._process_logs = ProcessLogs()
         self.logs = self._log_source()
-        self.server = ApiServer(clock, self._chance(), admission=admission, logs=self.logs, store=store)
+        self.server = ApiServer(clock, self._new_random(), admission=admission, logs=self.logs, store=store)
 
     def connect(self) -> InProcessTransport:
         return InProcessTransport(self.server, self._clock)
@@ -65,20 +72,32 @@ class EmbeddedCluster:
 
     async def run(self) -> None:
         clock = self._clock
-        bound = BoundPods(self.client(), clock, self._chance())
+        bound = BoundPods(self.client(), clock, self._new_random())
         parts = [
             bound.run(),
-            NodeLifecycle(self.client(), clock, self._chance(), bound).run(),
-            Scheduler(self.client(), clock, self._chance()).run(),
+            NodeLifecycle(self.client(), clock, self._new_random(), bound).run(),
+            Scheduler(self.client(), clock, self._new_random()).run(),
             GarbageCollector(self.server).run(),
-            FurnishedNamespaces(self.server, root_ca=self.root_ca).run(),
-            DisruptionBudgets(self.server).run(),
+            NamespaceDefaults(self.server, root_ca=self.root_ca).run(),
+            DisruptionController(self.server).run(),
         ]
         match self._kubelet:
             case KubeletKind.SIMULATED:
-                parts.append(SimulatedKubelet(self.client(), clock, self._chance(), bound).run())
+                kubelet = SimulatedKubelet(
+                    self.client(), clock, self._new_random(), bound, ready_after=self._ready_after
+                )
+                parts.append(kubelet.run())
             case KubeletKind.PROCESS:
-                parts.append(ProcessKubelet(self.client(), clock, self._chance(), bound, self._process_logs).run())
+                parts.append(
+                    ProcessKubelet(
+                        self.client(),
+                        clock,
+                        self._new_random(),
+                        bound,
+                        self._process_logs,
+                        api_address=self.api_address,
+                    ).run()
+                )
             case KubeletKind.NONE:
                 pass
             case _:
@@ -98,6 +117,6 @@ class EmbeddedCluster:
             case _:
                 assert_never(self._kubelet)
 
-    def _chance(self) -> Random:
+    def _new_random(self) -> Random:
         """Return a new random generator, so that each component draws from its own."""
         return Random(self._random.getrandbits(64))

@@ -18,7 +18,7 @@ class InProcessTransport:
     async def send(self, request: Request) -> Response:
         # Yield before the call: a task that is cancelled here has written nothing, and no response is lost.
         await self._clock.sleep(0)
-        return await self._server.answer(request)
+        return await self._server.serve(request)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:

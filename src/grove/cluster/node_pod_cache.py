@@ -9,17 +9,19 @@ from random import Random
 from typing import Any
 
 from grove.api.resources import NODES, PODS
-from grove.api.types.meta import Condition, ObjectMeta, Uid, WireStruct, find_condition, is_condition_true
+from grove.api.types.meta import Condition, JsonObject, ObjectMeta, Uid, WireStruct, find_condition, is_condition_true
 from grove.api.types.pod import ContainerStatus
 from grove.clock import Clock
 from grove.kube.client import Client
 from grove.kube.reflector import Reflector
 from grove.kube.store import Store
+from grove.kube.transport import STRATEGIC_PATCH
 
 
 class BoundContainer(WireStruct):
     name: str = ""
     image: str = ""
+    args: tuple[str, ...] = ()
 
 
 class PodToleration(WireStruct):
@@ -41,6 +43,7 @@ class BoundPodSpec(WireStruct):
 class BoundPodStatus(WireStruct):
     phase: str = "Pending"
     conditions: tuple[Condition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
@@ -135,6 +138,28 @@ class BoundPods:
     def on(self, node_name: str) -> tuple[BoundPod, ...]:
         pods = (self.pods.get(uid) for uid in self.uids_on(node_name))
         return tuple(pod for pod in pods if pod is not None)
+
+    async def patch_status(self, client: Client, pod: BoundPod, status: JsonObject) -> BoundPod:
+        """Patch the status of a pod, update the cache and return the pod. Raises `ApiError`."""
+        meta = pod.metadata
+        # The uid is a precondition: a new pod of the same name must not get this status.
+        patch: JsonObject = {"metadata": {"uid": meta.uid}, "status": status}
+        patched = await client.patch(
+            BOUND_POD_VIEW, meta.namespace, meta.name, patch, content_type=STRATEGIC_PATCH, subresource="status"
+        )
+        self.pods.observe(patched)
+        return patched
+
+    async def delete(self, client: Client, pod: BoundPod, *, grace_period_seconds: int | None = None) -> None:
+        """Delete a pod and update the cache. Raises `ApiError`."""
+        meta = pod.metadata
+        remaining = await client.delete(
+            BOUND_POD_VIEW, meta.namespace, meta.name, uid=meta.uid, grace_period_seconds=grace_period_seconds
+        )
+        if remaining is None:
+            self.pods.forget(meta.uid)
+        else:
+            self.pods.observe(remaining)
 
     def _index(self, old: BoundPod | None, new: BoundPod | None) -> None:
         # A pod never moves to another node.

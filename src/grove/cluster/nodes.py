@@ -13,6 +13,7 @@ from grove.api.resources import NODES, PODS
 from grove.api.types.meta import JsonObject
 from grove.api.values.times import wire_time
 from grove.clock import Clock
+from grove.cluster.apiserver.discovery import GIT_VERSION
 from grove.cluster.node_pod_cache import NODE_VIEW
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
@@ -24,7 +25,7 @@ BLOCK = "topology.kubernetes.io/block"
 RACK = "topology.kubernetes.io/rack"
 
 # More nodes than one process can simulate.
-_MOST = 20_000
+_MAX_NODES = 20_000
 
 
 class NodeTopology(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,28 +62,30 @@ class Nodes:
         self, number: int, resources: Mapping[str, str], labels: Mapping[str, str] | None = None
     ) -> tuple[str, ...]:
         """Create `number` ready nodes with the lowest free names `node-0`, `node-1`, ...; return their names."""
-        taken = {node.metadata.name for node in (await self._client.list(NODES)).items}
-        free = (index for index in count() if f"node-{index}" not in taken)
+        used_names = {node.metadata.name for node in (await self._client.list(NODES)).items}
+        free = (index for index in count() if f"node-{index}" not in used_names)
         indices = [next(free) for _ in range(number)]
         for index in indices:
             await self._client.create(NODES, "", self._manifest(index, resources, labels or {}))
         return tuple(f"node-{index}" for index in indices)
 
     async def reconcile(
-        self, number: int | None, resources: Mapping[str, str] | None, *, usual: Mapping[str, str]
+        self, number: int | None, resources: Mapping[str, str] | None, *, default_resources: Mapping[str, str]
     ) -> NodeChanges:
-        """Bring the nodes that `create` made before to this number and size (None: as they are); others stay.
+        """Bring the nodes of `create` to this number and size (None: unchanged). Other nodes stay.
 
-        Without a size, new ones are as the first that is there, or else as `usual`.
+        Without a size, new nodes are like the first existing one, or else have the default resources.
         """
-        listed = (await self._client.list(NODE_VIEW)).items
-        sizes = {node.metadata.name: node.status.allocatable for node in listed}
-        ours = [name for name in (f"node-{index}" for index in range(_MOST)) if name in sizes]
-        wanted = ours if number is None else [f"node-{index}" for index in range(number)]
-        added = {name: index for index, name in enumerate(wanted) if name not in sizes}
-        removed = tuple(name for name in ours if name not in wanted)
-        resized = tuple(name for name in ours if name in wanted and resources is not None and sizes[name] != resources)
-        size = resources or (sizes[ours[0]] if ours else usual)
+        nodes = (await self._client.list(NODE_VIEW)).items
+        sizes = {node.metadata.name: node.status.allocatable for node in nodes}
+        existing = [name for name in (f"node-{index}" for index in range(_MAX_NODES)) if name in sizes]
+        desired = existing if number is None else [f"node-{index}" for index in range(number)]
+        added = {name: index for index, name in enumerate(desired) if name not in sizes}
+        removed = tuple(name for name in existing if name not in desired)
+        resized = tuple(
+            name for name in existing if name in desired and resources is not None and sizes[name] != resources
+        )
+        size = resources or (sizes[existing[0]] if existing else default_resources)
         for index in added.values():
             await self._client.create(NODES, "", self._manifest(index, size, {}))
         for name in removed:
@@ -151,6 +154,11 @@ class Nodes:
                     {"type": "InternalIP", "address": f"192.168.{index // 250 % 256}.{index % 250 + 1}"},
                     {"type": "Hostname", "address": name},
                 ],
+                "nodeInfo": {
+                    "kubeletVersion": GIT_VERSION,
+                    "osImage": "Grove embedded cluster",
+                    "operatingSystem": "linux",
+                },
                 "conditions": [self._ready_condition("True", "KubeletReady", "kubelet is posting ready status")],
             },
         }

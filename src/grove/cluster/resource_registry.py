@@ -11,8 +11,8 @@ from functools import cache
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.built_in_resources import DEFINITIONS, EVENTS, SERVED, ResourceInfo, derived
-from grove.cluster.custom_resource import CustomVersion, custom_versions, own_definitions
+from grove.cluster.built_in_resources import DEFINITIONS, EVENTS, SERVED, ResourceInfo, with_derived_fields
+from grove.cluster.custom_resource import CustomVersion, custom_versions, grove_crds
 from grove.cluster.storage.store import Change, ChangeType, Storage
 
 Place = tuple[str, str, str]
@@ -23,28 +23,30 @@ _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 _STAGES = {"": 2, "beta": 1, "alpha": 0}
 
 
-class Defined(msgspec.Struct, frozen=True):
+class CrdResources(msgspec.Struct, frozen=True):
     """The resources of one CRD: the storage version, and all served versions."""
 
     spec: JsonObject
     stored: ResourceInfo
-    resource_info: tuple[ResourceInfo, ...]
+    served: tuple[ResourceInfo, ...]
     # The CRD is being deleted: creates are rejected.
     is_terminating: bool = False
 
 
-class Catalogue:
+class ResourceRegistry:
+    """A registry of the served resources, kept up to date with the CRDs in the store."""
+
     def __init__(self, store: Storage) -> None:
         # Incremented with every change. Callers cache what they derive from the registry until then.
         self.edition = 0
         self._store = store
-        self._defined: dict[str, Defined] = {}
+        self._defined: dict[str, CrdResources] = {}
         self._by_place: dict[Place, ResourceInfo] = {}
         restored = [entry.obj for entry in store.table(DEFINITIONS).entries("")]
         for definition in restored:
-            self._take(definition)
+            self._update(definition)
         if not restored:
-            for defined in _own():
+            for defined in _own_resources():
                 self._defined[defined.stored.qualified] = defined
         self._index()
         store.subscribe(self._follow)
@@ -56,11 +58,11 @@ class Catalogue:
         return group in _BUILT_IN_GROUPS
 
     @property
-    def resource_info(self) -> tuple[ResourceInfo, ...]:
+    def resources(self) -> tuple[ResourceInfo, ...]:
         """Return all served resources: built-in kinds first, then every served version of each custom kind."""
         return (
             *_BUILT_IN,
-            *(resource_info for defined in self._defined.values() for resource_info in defined.resource_info),
+            *(resource_info for defined in self._defined.values() for resource_info in defined.served),
         )
 
     def _follow(self, change: Change) -> None:
@@ -71,10 +73,10 @@ class Catalogue:
             if gone is not None:
                 self._store.table(gone.stored).retire()
                 self._index()
-        elif self._take(change.entry.obj):
+        elif self._update(change.entry.obj):
             self._index()
 
-    def _take(self, definition: JsonObject) -> bool:
+    def _update(self, definition: JsonObject) -> bool:
         """Update the registry from a CRD; return whether anything changed."""
         name = definition["metadata"]["name"]
         before = self._defined.get(name)
@@ -83,11 +85,11 @@ class Catalogue:
         spec, is_terminating = definition["spec"], "deletionTimestamp" in definition["metadata"]
         if before is not None and before.spec == spec and before.is_terminating == is_terminating:
             return False
-        defined = _own_like(definition) if before is None and not is_terminating else None
+        defined = _find_own(definition) if before is None and not is_terminating else None
         if defined is None:
             was_changed = definition["metadata"].get("generation", 1) > 1
             is_changed = was_changed or (before is not None and before.spec != spec)
-            defined = _defined(
+            defined = _compile_crd(
                 definition, custom_versions(definition), is_changed=is_changed, is_terminating=is_terminating
             )
         self._defined[name] = defined
@@ -98,7 +100,7 @@ class Catalogue:
         self.edition += 1
         self._by_place = {
             (resource_info.group, resource_info.version, resource_info.plural): resource_info
-            for resource_info in self.resource_info
+            for resource_info in self.resources
         }
         self._by_place["events.k8s.io", "v1", "events"] = EVENTS
 
@@ -118,21 +120,23 @@ def version_rank(name: str) -> tuple[int, int, int, str]:
 
 
 @cache
-def _own() -> tuple[Defined, ...]:
-    return tuple(_defined(definition, made) for definition, made in own_definitions())
+def _own_resources() -> tuple[CrdResources, ...]:
+    return tuple(_compile_crd(definition, made) for definition, made in grove_crds())
 
 
-def _own_like(definition: JsonObject) -> Defined | None:
+def _find_own(definition: JsonObject) -> CrdResources | None:
     """Return the compiled Grove resource if the CRD is an unchanged CRD of Grove."""
     name, spec = definition["metadata"]["name"], definition["spec"]
-    return next((own for own in _own() if own.stored.qualified == name and own.spec == spec), None)
+    return next((own for own in _own_resources() if own.stored.qualified == name and own.spec == spec), None)
 
 
-def _defined(
+def _compile_crd(
     definition: JsonObject, made: dict[str, CustomVersion], *, is_changed: bool = False, is_terminating: bool = False
-) -> Defined:
+) -> CrdResources:
     spec = definition["spec"]
-    all_versions = {version["name"]: _served(spec, version, made[version["name"]]) for version in spec["versions"]}
+    all_versions = {
+        version["name"]: _build_resource_info(spec, version, made[version["name"]]) for version in spec["versions"]
+    }
     (stored,) = (all_versions[version["name"]] for version in spec["versions"] if version["storage"])
     if is_changed or len(all_versions) > 1:
         for version in made.values():
@@ -140,12 +144,12 @@ def _defined(
     for version in made.values():
         version.is_terminating = is_terminating
     offered = sorted((version["name"] for version in spec["versions"] if version["served"]), key=version_rank)
-    return Defined(spec, stored, tuple(all_versions[name] for name in offered), is_terminating)
+    return CrdResources(spec, stored, tuple(all_versions[name] for name in offered), is_terminating)
 
 
-def _served(spec: JsonObject, version: JsonObject, custom: CustomVersion) -> ResourceInfo:
+def _build_resource_info(spec: JsonObject, version: JsonObject, custom: CustomVersion) -> ResourceInfo:
     names = spec["names"]
-    return derived(
+    return with_derived_fields(
         ResourceInfo(
             group=spec["group"],
             version=version["name"],

@@ -37,6 +37,8 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     # Create no pods for a new gang until its topology is defined.
     waits_for_topology: bool = False
     mass_outage: MassOutageOptions = MassOutageOptions()
+    # The image of the init container that waits for other cliques; "": not known.
+    init_image: str = ""
     # The most objects that one set may have.
     objects_per_set: int = OBJECTS_PER_SET
     # Backoff after an API error.

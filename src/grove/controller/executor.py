@@ -21,7 +21,7 @@ from grove.controller.controller_options import ControllerOptions
 from grove.controller.failed_writes import FailedWrites
 from grove.controller.informers import Caches
 from grove.controller.restore_detection import ServerHistory
-from grove.controller.uncertain_writes import Unanswered, UnansweredWrites, unguarded
+from grove.controller.uncertain_writes import UncertainWrite, UncertainWrites, find_uncertain_write
 from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
 from grove.planner.actions import (
@@ -38,15 +38,15 @@ from grove.planner.actions import (
     StatusWrite,
     earliest,
 )
-from grove.planner.status.write_failures import WriteId, id_of, id_of_look, id_of_read
+from grove.planner.status.write_failures import WriteId, id_of, id_of_live_read, id_of_read
 
-LOOKS_AT_ONCE = 16
+READS_AT_ONCE = 16
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True):
     """A create that the API server rejected. The planner decides what to do about it."""
 
-    part: int
+    replica_index: int
     key: str
     code: str
     message: str
@@ -59,19 +59,19 @@ class ExecutionResult:
     """The result of executing a plan."""
 
     def __init__(self) -> None:
-        self.refused: list[Rejected] = []
+        self.rejected: list[Rejected] = []
         self.created: list[tuple[int, str]] = []
         self.emits: list[EventRecord] = []
         # Actions that succeeded, with their replica index.
         self.done: list[tuple[int, Action]] = []
         self.errors: list[ApiError] = []
-        self.unanswered: list[Unanswered] = []
+        self.uncertain: list[UncertainWrite] = []
         # Keys of chains that were executed completely.
         self.finished: list[str] = []
         # Replicas with a status that was not written.
-        self.untold: frozenset[int] = frozenset()
+        self.not_written: frozenset[int] = frozenset()
         # The objects whose status was written.
-        self.told: frozenset[Uid] = frozenset()
+        self.written: frozenset[Uid] = frozenset()
         self.write_count = 0
         self.is_cut_short = False
         # Writes that were not sent, because they are in backoff.
@@ -107,7 +107,7 @@ class Executor:
         self._settings = settings
         self._failed_writes = failed_writes
         self._history = history
-        self._unanswered = UnansweredWrites(client, caches)
+        self._uncertain_writes = UncertainWrites(client, caches)
 
     async def resolve_uncertain_writes(self, flow: Uid) -> None:
         """Read back writes whose outcome is unknown, and check that the set still exists. Call this before planning.
@@ -116,7 +116,7 @@ class Executor:
         """
         if not self._history.is_sure(flow):
             await self._read_set(flow)
-        await self._unanswered.read(flow)
+        await self._uncertain_writes.read(flow)
 
     async def _read_set(self, flow: Uid) -> None:
         held = self._caches.sets.get(flow)
@@ -131,16 +131,16 @@ class Executor:
             self._failed_writes.clear(flow, id_of_read(PODCLIQUESETS, held.metadata))
 
     def forget(self, flow: Uid) -> None:
-        self._unanswered.forget(flow)
+        self._uncertain_writes.forget(flow)
         self._failed_writes.forget(flow)
         self._history.forget(flow)
 
-    async def carry_out(self, chains: Sequence[Chain], flow: Uid) -> ExecutionResult:
+    async def execute(self, chains: Sequence[Chain], flow: Uid) -> ExecutionResult:
         """Execute the chains concurrently; one that fails does not block the others."""
-        outcome = ExecutionResult()
-        past = _Past(self._failed_writes, self._clock, flow, self._history)
-        run = _Run(self._client.in_lane(flow), self._caches, self._clock, self._settings, past, outcome)
-        waiting = deque(self._without_unsure(chains, flow, outcome))
+        result = ExecutionResult()
+        past = _FlowHistory(self._failed_writes, self._clock, flow, self._history)
+        run = _Run(self._client.with_flow(flow), self._caches, self._clock, self._settings, past, result)
+        waiting = deque(self._without_uncertain(chains, flow, result))
         workers = min(len(waiting), self._settings.chains_at_once)
         if workers == 1:
             await run.drain(waiting)
@@ -148,59 +148,61 @@ class Executor:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(workers):
                     tasks.create_task(run.drain(waiting))
-        self._unanswered.add(flow, outcome.unanswered)
-        return outcome
+        self._uncertain_writes.add(flow, result.uncertain)
+        return result
 
-    def _without_unsure(self, chains: Sequence[Chain], flow: Uid, outcome: ExecutionResult) -> Sequence[Chain]:
-        unsure = self._unanswered.of(flow)
+    def _without_uncertain(self, chains: Sequence[Chain], flow: Uid, result: ExecutionResult) -> Sequence[Chain]:
+        unsure = self._uncertain_writes.of(flow)
         if not unsure:
             return chains
         what = f"{unsure[0].resource.plural}/{unsure[0].name}"
-        outcome.errors.append(ConnectionLost(f"{what}: nobody answers whether it was written"))
-        parts = frozenset(write.part for write in unsure)
-        return [chain for chain in chains if chain.part not in parts]
+        result.errors.append(ConnectionLost(f"{what}: the outcome of the write is unknown: the server did not answer"))
+        replica_indices = frozenset(write.replica_index for write in unsure)
+        return [chain for chain in chains if chain.replica_index not in replica_indices]
 
     async def write_statuses(self, statuses: Sequence[StatusWrite], flow: Uid) -> ExecutionResult:
-        outcome = await self.carry_out([_as_chain(status) for status in statuses], flow)
-        done = frozenset(outcome.finished)
-        outcome.emits += [emit for status in statuses if _key_of(status) in done for emit in status.on_success]
-        outcome.told = frozenset(status.uid for status in statuses if _key_of(status) in done)
-        outcome.untold = frozenset(status.part for status in statuses if status.uid not in outcome.told)
-        return outcome
+        result = await self.execute([_as_chain(status) for status in statuses], flow)
+        done = frozenset(result.finished)
+        result.emits += [emit for status in statuses if _key_of(status) in done for emit in status.on_success]
+        result.written = frozenset(status.uid for status in statuses if _key_of(status) in done)
+        result.not_written = frozenset(status.replica_index for status in statuses if status.uid not in result.written)
+        return result
 
-    async def read_live_all(self, looks: Sequence[LiveRead], flow: Uid) -> None:
+    async def read_live_all(self, live_reads: Sequence[LiveRead], flow: Uid) -> None:
         """Read objects from the API server. Raises the first error: what could not be read must not be deleted."""
-        for start in range(0, len(looks), LOOKS_AT_ONCE):
+        for start in range(0, len(live_reads), READS_AT_ONCE):
             async with asyncio.TaskGroup() as tasks:
-                some = looks[start : start + LOOKS_AT_ONCE]
-                attempts = [tasks.create_task(self._try_to_look(look, flow)) for look in some]
+                some = live_reads[start : start + READS_AT_ONCE]
+                attempts = [tasks.create_task(self._try_live_read(live_read, flow)) for live_read in some]
             for attempt in attempts:
                 if (error := attempt.result()) is not None:
                     raise error
 
-    async def _try_to_look(self, look: LiveRead, flow: Uid) -> ApiError | None:
+    async def _try_live_read(self, live_read: LiveRead, flow: Uid) -> ApiError | None:
         try:
-            await self.look(look)
+            await self.read_live(live_read)
         except ApiError as error:
-            self._failed_writes.record(flow, id_of_look(look), error, self._clock.now())
+            self._failed_writes.record(flow, id_of_live_read(live_read), error, self._clock.now())
             return error
-        self._failed_writes.clear(flow, id_of_look(look))
+        self._failed_writes.clear(flow, id_of_live_read(live_read))
         return None
 
-    async def look(self, look: LiveRead) -> None:
+    async def read_live(self, live_read: LiveRead) -> None:
         """List some objects again: one watch can be broken while others work."""
-        store = self._caches.store(look.resource)
+        store = self._caches.store(live_read.resource)
         mark = store.begin_list()
-        listing = await self._client.list(look.resource, namespace=look.namespace, label_selector=look.selector)
-        owners = frozenset(look.owners)
+        listing = await self._client.list(
+            live_read.resource, namespace=live_read.namespace, label_selector=live_read.selector
+        )
+        owners = frozenset(live_read.owners)
 
         def is_expected(one: HasMetadata) -> bool:
             # An object that lost its label is missing from this filtered list but still exists.
-            return one.metadata.controller in owners and labels.is_selected(one.metadata.labels, look.selector)
+            return one.metadata.controller in owners and labels.is_selected(one.metadata.labels, live_read.selector)
 
         if store.apply_partial_list(listing, mark, is_expected):
             self._history.end()
-            raise ConnectionLost(f"{look.resource.plural} are older than before: everything is read again")
+            raise ConnectionLost(f"{live_read.resource.plural} are older than before: everything is read again")
 
 
 def _key_of(status: StatusWrite) -> str:
@@ -218,34 +220,34 @@ def _as_chain(status: StatusWrite) -> Chain:
         subresource="status",
         reason="status follows what was observed",
     )
-    return Chain(key=_key_of(status), part=WHOLE_SET, stages=((patch,),))
+    return Chain(key=_key_of(status), replica_index=WHOLE_SET, stages=((patch,),))
 
 
-class _Past:
+class _FlowHistory:
     """The failed writes of one flow from earlier attempts."""
 
     def __init__(self, failed_writes: FailedWrites, clock: Clock, flow: Uid, history: ServerHistory) -> None:
         self._failed_writes = failed_writes
         self._clock = clock
-        self._lane = flow
+        self._flow = flow
         self._history = history
 
     @property
     def is_sure(self) -> bool:
         """Return whether the state that the plan is based on was not invalidated (see `restore_detection.py`)."""
-        return self._history.is_sure(self._lane)
+        return self._history.is_sure(self._flow)
 
     def held_until(self, write: WriteId) -> datetime | None:
         """Return when the backoff of the write ends; None: it may be sent now."""
-        until = self._failed_writes.held_until(self._lane, write)
+        until = self._failed_writes.held_until(self._flow, write)
         return until if until is not None and self._clock.now() < until else None
 
-    def failed(self, write: WriteId, error: ApiError) -> datetime:
+    def record_failure(self, write: WriteId, error: ApiError) -> datetime:
         """Record the failure; return when to retry the write."""
-        return self._failed_writes.record(self._lane, write, error, self._clock.now())
+        return self._failed_writes.record(self._flow, write, error, self._clock.now())
 
-    def succeeded(self, write: WriteId) -> None:
-        self._failed_writes.clear(self._lane, write)
+    def record_success(self, write: WriteId) -> None:
+        self._failed_writes.clear(self._flow, write)
 
 
 class _Run:
@@ -257,14 +259,14 @@ class _Run:
         caches: Caches,
         clock: Clock,
         settings: ControllerOptions,
-        past: _Past,
-        outcome: ExecutionResult,
+        past: _FlowHistory,
+        result: ExecutionResult,
     ) -> None:
         self._client = client
         self._caches = caches
         self._clock = clock
         self._past = past
-        self._outcome = outcome
+        self._result = result
         self._deadline = clock.monotonic() + settings.pass_seconds
         self._budget = settings.pass_writes
         self._at_once = settings.chains_at_once
@@ -277,8 +279,8 @@ class _Run:
 
     def _is_spent(self) -> bool:
         is_late = self._clock.monotonic() >= self._deadline
-        spent = is_late or self._outcome.write_count >= self._budget or not self._past.is_sure
-        self._outcome.is_cut_short = self._outcome.is_cut_short or spent
+        spent = is_late or self._result.write_count >= self._budget or not self._past.is_sure
+        self._result.is_cut_short = self._result.is_cut_short or spent
         return spent
 
     async def _run_chain(self, chain: Chain) -> None:
@@ -286,7 +288,7 @@ class _Run:
             for start in range(0, len(stage), self._at_once):
                 if self._is_spent() or not await self._run_together(chain, stage[start : start + self._at_once]):
                     return
-        self._outcome.finished.append(chain.key)
+        self._result.finished.append(chain.key)
 
     async def _run_together(self, chain: Chain, actions: Stage) -> bool:
         """Execute the actions in parallel. Return False if one failed: the next stage must wait."""
@@ -299,26 +301,26 @@ class _Run:
     async def _attempt(self, chain: Chain, action: Action) -> bool:
         write_id = id_of(action)
         if (until := self._past.held_until(write_id)) is not None:
-            self._outcome.held_count += 1
-            self._outcome.retry(until)
+            self._result.held_count += 1
+            self._result.retry(until)
             return False
-        self._outcome.write_count += 1
+        self._result.write_count += 1
         try:
             await self._perform(chain, action)
         except _ChainEndedError:
             # Rejected creates are recorded in `rejected_creates.py`.
-            self._past.succeeded(write_id)
+            self._past.record_success(write_id)
             return False
         except ApiError as error:
-            self._outcome.retry(self._past.failed(write_id, error))
-            self._outcome.errors.append(error)
-            if error.is_without_answer and (write := unguarded(chain, action)) is not None:
-                self._outcome.unanswered.append(write)
+            self._result.retry(self._past.record_failure(write_id, error))
+            self._result.errors.append(error)
+            if error.is_outcome_unknown and (write := find_uncertain_write(chain, action)) is not None:
+                self._result.uncertain.append(write)
             return False
-        self._past.succeeded(write_id)
-        self._outcome.done.append((chain.part, action))
+        self._past.record_success(write_id)
+        self._result.done.append((chain.replica_index, action))
         if action.on_success is not None:
-            self._outcome.emits.append(action.on_success)
+            self._result.emits.append(action.on_success)
         return True
 
     async def _perform(self, chain: Chain, action: Action) -> None:
@@ -339,20 +341,20 @@ class _Run:
             created = await self._client.create(action.resource, action.namespace, action.body)
         except ApiError as error:
             if error.is_already_exists:
-                await self._recognise(chain, action)
-            elif error.is_refusal:
-                self._refuse(chain, action, Reason.CREATE_REJECTED, error.brief, error.code)
+                await self._adopt_existing(chain, action)
+            elif error.is_rejection:
+                self._reject(chain, action, Reason.CREATE_REJECTED, error.brief, error.code)
             else:
                 raise
         else:
             self._caches.store(action.resource).observe(created)
-        self._outcome.created.append((chain.part, action.failure_key))
+        self._result.created.append((chain.replica_index, action.failure_key))
 
-    async def _recognise(self, chain: Chain, action: Create) -> None:
+    async def _adopt_existing(self, chain: Chain, action: Create) -> None:
         """Handle a name that exists: created by this operator (the response was lost), or a foreign object."""
         found = await self._client.get(action.resource, action.namespace, action.name)
         if found.metadata.controller != action.owner:
-            self._refuse(chain, action, Reason.NAME_TAKEN, _whose(action, found.metadata), 409)
+            self._reject(chain, action, Reason.NAME_TAKEN, _describe_name_conflict(action, found.metadata), 409)
         lost = _lost_labels(action, found.metadata)
         if lost:
             found = await self._client.patch(
@@ -362,16 +364,18 @@ class _Run:
         store.observe(found)
         if store.get(found.metadata.uid) is None:
             # The object exists but the watch has not shown it: retry later.
-            raise ApiError(409, "AlreadyExists", f"{action.resource.kind} {action.name} exists and is not seen yet")
+            raise ApiError(
+                409, "AlreadyExists", f"{action.resource.kind} {action.name} exists but is not in the cache yet"
+            )
         # It may differ from the body of this create: the rest of the chain waits for a plan that is based on it.
-        self._outcome.created.append((chain.part, action.failure_key))
-        self._outcome.is_cut_short = True
+        self._result.created.append((chain.replica_index, action.failure_key))
+        self._result.is_cut_short = True
         raise _ChainEndedError
 
-    def _refuse(self, chain: Chain, action: Create, code: str, message: str, status_code: int) -> None:
-        self._outcome.refused.append(
+    def _reject(self, chain: Chain, action: Create, code: str, message: str, status_code: int) -> None:
+        self._result.rejected.append(
             Rejected(
-                part=chain.part,
+                replica_index=chain.replica_index,
                 key=action.failure_key,
                 code=code,
                 message=message,
@@ -441,7 +445,7 @@ class _Run:
         else:
             # An object that the selector does not match any more is gone.
             hit.update(action.uids)
-        self._caches.store(action.resource).mark_leaving(sorted(hit), self._clock.now())
+        self._caches.store(action.resource).mark_terminating(sorted(hit), self._clock.now())
 
     async def _read_unmatched(self, action: DeleteMany, hit: Set[Uid]) -> None:
         """Read objects that the field selector does not match any more: they stay, for example finished pods."""
@@ -459,7 +463,7 @@ class _Run:
             if start and self._is_spent():
                 raise _ChainEndedError
             chunk = found[start : start + self._at_once]
-            self._outcome.write_count += len(chunk)
+            self._result.write_count += len(chunk)
             async with asyncio.TaskGroup() as tasks:
                 attempts = [tasks.create_task(self._try_to_delete(resource, one)) for one in chunk]
             for attempt in attempts:
@@ -488,15 +492,17 @@ class _Run:
         store.observe(found)
 
 
-def _whose(action: Create, found: ObjectMeta) -> str:
+def _describe_name_conflict(action: Create, found: ObjectMeta) -> str:
     """Explain why the name exists already, and what to do about it."""
     kind, name = action.resource.kind, action.name
     owner = action.body["metadata"]["ownerReferences"][0]
     if any((other.kind, other.name) == (owner["kind"], owner["name"]) for other in found.owner_references):
-        return f"{kind} {name} is left of an earlier {owner['kind']} {owner['name']}; it is waited for until it is gone"
+        return (
+            f"{kind} {name} belongs to an earlier {owner['kind']} {owner['name']}; the operator waits until it is gone"
+        )
     if found.is_terminating:
-        return f"{kind} {name} of somebody else is being deleted; it is waited for until it is gone"
-    return f"{kind} {name} exists already and is not this set's; rename the set, or remove that {kind}"
+        return f"{kind} {name} of another owner is being deleted; the operator waits until it is gone"
+    return f"{kind} {name} exists already and belongs to another owner; rename the set, or delete that {kind}"
 
 
 def _lost_labels(action: Create, found: ObjectMeta) -> dict[str, str]:

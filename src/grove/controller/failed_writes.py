@@ -15,7 +15,7 @@ from grove.kube.api_errors import ApiError
 from grove.planner.status.write_failures import LASTING, FailedWrite, WriteId, reason_of
 
 # A new error code is reported after this many responses in a row: alternating codes must not cause a status write each.
-HEARD_OFTEN = 3
+CONFIRMING_RESPONSES = 3
 # So many conflicts in a row are retried without backoff.
 FREE_CONFLICTS = 3
 
@@ -83,7 +83,7 @@ class FailedWrites:
         )
         entry = _Entry(failed=failed, held_until=now if is_free else retry_at)
         if old is not None:
-            _keep_words(entry, old, error.code)
+            _keep_reported_message(entry, old, error.code)
         entries[write] = entry
         return retry_at
 
@@ -109,41 +109,41 @@ class FailedWrites:
         self._tried.add(key)
         return is_first
 
-    def take_news(self, key: Uid, now: datetime) -> tuple[FailedWrite, ...]:
+    def take_new_failures(self, key: Uid, now: datetime) -> tuple[FailedWrite, ...]:
         """Return failures that became lasting, or changed their code, since the last call."""
-        news: list[FailedWrite] = []
+        new_failures: list[FailedWrite] = []
         for entry in self._keys.get(key, {}).values():
             if entry.failed.is_lasting(now) and entry.reported_code != entry.failed.code:
                 entry.reported_code = entry.failed.code
-                news.append(entry.failed)
-        return tuple(sorted(news, key=_age))
+                new_failures.append(entry.failed)
+        return tuple(sorted(new_failures, key=_age))
 
     def forget(self, key: Uid) -> None:
         self._keys.pop(key, None)
         self._tried.discard(key)
 
-    def _retry_at(self, count: int, first_at: datetime, now: datetime, asked_seconds: float) -> datetime:
+    def _retry_at(self, count: int, first_at: datetime, now: datetime, retry_after_seconds: float) -> datetime:
         """Return when to retry: exponential backoff, with one more retry right before the failure is reported."""
         pause = min(self._first * (1 << min(count - 1, 16)), self._longest)
         reported_at = first_at + LASTING
         retry_at = now + timedelta(seconds=pause)
         if now < reported_at < retry_at:
             retry_at = reported_at
-        return max(retry_at, now + timedelta(seconds=asked_seconds))
+        return max(retry_at, now + timedelta(seconds=retry_after_seconds))
 
 
-def _keep_words(entry: _Entry, old: _Entry, code: int) -> None:
+def _keep_reported_message(entry: _Entry, old: _Entry, code: int) -> None:
     """Keep the message that was reported first, until another code is received several times in a row.
 
     Messages of one code differ in ports, times and names.
     """
     entry.reported_code = old.reported_code
-    heard = old.other[1] + 1 if old.other[0] == code else 1
+    received = old.other[1] + 1 if old.other[0] == code else 1
     if code == old.failed.code:
-        heard = 0
-    if heard < HEARD_OFTEN:
+        received = 0
+    if received < CONFIRMING_RESPONSES:
         entry.failed = msgspec.structs.replace(entry.failed, code=old.failed.code, message=old.failed.message)
-        entry.other = (code, heard)
+        entry.other = (code, received)
 
 
 def _age(failed: FailedWrite) -> tuple[datetime, str, str, str, str]:

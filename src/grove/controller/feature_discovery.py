@@ -16,7 +16,7 @@ from grove.kube.client import Client
 GANG_SCHEDULER_PATH = "/readyz/gang-scheduler"
 NAMESPACE = "default"
 _NAME = "grove-probe"
-_ADVICE = "docs/how-to/choose-a-scheduler.md says how to switch native gangs on"
+_ADVICE = "see docs/how-to/choose-a-scheduler.md to enable native gangs"
 _WORKLOAD = {"workloadName": _NAME, "templateName": "probe"}
 
 
@@ -26,9 +26,9 @@ async def find_features(client: Client) -> NativeFeatures:
         return NativeFeatures(reads_gangs=True)
     if not await _is_served(client, NATIVE_PODGROUPS):
         return _none(f"the API server does not serve PodGroup of {NATIVE_PODGROUPS.api_version}")
-    if not await _keeps_group(client):
+    if not await _stores_scheduling_group(client):
         return _none("the API server drops the schedulingGroup of pods")
-    kept = await _kept_of_group(client)
+    kept = await _stored_group(client)
     has_composites = await _is_served(client, NATIVE_COMPOSITES)
     return NativeFeatures(
         groups=True,
@@ -37,7 +37,7 @@ async def find_features(client: Client) -> NativeFeatures:
     )
 
 
-async def seen_features(client: Client) -> NativeFeatures:
+async def read_features(client: Client) -> NativeFeatures:
     """Return the features without a dry run, for read-only users: fields that are served count as supported."""
     if await client.read(GANG_SCHEDULER_PATH) is not None:
         return NativeFeatures(reads_gangs=True)
@@ -57,7 +57,7 @@ async def _is_served(client: Client, resource: Resource[Any]) -> bool:
     return any(isinstance(one, dict) and one.get("name") == resource.plural for one in served or ())
 
 
-async def _keeps_group(client: Client) -> bool:
+async def _stores_scheduling_group(client: Client) -> bool:
     # The pod meets the strictest Pod Security level and quotas: only the one field is tested.
     container = {
         "name": "probe",
@@ -75,20 +75,20 @@ async def _keeps_group(client: Client) -> bool:
         "automountServiceAccountToken": False,
         "schedulingGroup": {"podGroupName": _NAME},
     }
-    return "schedulingGroup" in await _tried(client, PODS, spec)
+    return "schedulingGroup" in await _dry_run(client, PODS, spec)
 
 
-async def _kept_of_group(client: Client) -> JsonObject:
+async def _stored_group(client: Client) -> JsonObject:
     spec = {
         "parentCompositePodGroupName": _NAME,
         "workloadRef": _WORKLOAD,
         "schedulingPolicy": {"gang": {"minCount": 1}},
         "schedulingConstraints": {"topology": [{"key": "kubernetes.io/hostname"}]},
     }
-    return await _tried(client, NATIVE_PODGROUPS, spec)
+    return await _dry_run(client, NATIVE_PODGROUPS, spec)
 
 
-async def _tried(client: Client, resource: Resource[Any], spec: JsonObject) -> JsonObject:
+async def _dry_run(client: Client, resource: Resource[Any], spec: JsonObject) -> JsonObject:
     """Return the spec that would be stored; empty if the API server rejects it."""
     body = {
         "apiVersion": resource.api_version,
@@ -97,7 +97,7 @@ async def _tried(client: Client, resource: Resource[Any], spec: JsonObject) -> J
         "spec": spec,
     }
     try:
-        stored = await client.try_create(resource, NAMESPACE, body)
+        stored = await client.dry_run_create(resource, NAMESPACE, body)
     except ApiError as error:
         if error.code in (400, 403, 404, 409, 422):
             return {}

@@ -19,6 +19,8 @@ from grove.api.resources import (
     PODCLIQUESETS,
     PODGANGS,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICES,
     TOPOLOGY_BINDINGS,
     VOLCANO_PODGROUPS,
@@ -33,15 +35,16 @@ from grove.api.types.podclique import PodClique
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import PodGang
+from grove.api.types.rbac import Role, RoleBinding
 from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.types.service import Service
 from grove.clock import Clock
 from grove.kube.client import Client
-from grove.kube.reflector import Reflector
+from grove.kube.reflector import Reflector, ReflectorCallbacks
 from grove.kube.store import Store
 
 NODE_VIEW = NODES.viewed_as(Node)
-MIRRORS = (NATIVE_PODGROUPS, NATIVE_COMPOSITES, KAI_PODGROUPS, VOLCANO_PODGROUPS)
+SCHEDULER_OBJECT_KINDS = (NATIVE_PODGROUPS, NATIVE_COMPOSITES, KAI_PODGROUPS, VOLCANO_PODGROUPS)
 QUEUES = (KAI_QUEUES, VOLCANO_QUEUES)
 _OURS = labels.selector({labels.MANAGED_BY: labels.MANAGED_BY_VALUE})
 
@@ -57,11 +60,15 @@ class Caches:
         self.pods: Store[Pod] = Store(monotonic)
         self.services: Store[Service] = Store(monotonic)
         self.revisions: Store[ControllerRevision] = Store(monotonic)
+        self.roles: Store[Role] = Store(monotonic)
+        self.role_bindings: Store[RoleBinding] = Store(monotonic)
         self.nodes: Store[Node] = Store(monotonic)
         self.bindings: Store[ClusterTopologyBinding] = Store(monotonic)
         self.topologies: Store[SchedulerObject] = Store(monotonic)
         # Scheduler objects, by the full name of the kind.
-        self.mirrors: dict[str, Store[SchedulerObject]] = {kind.full_name: Store(monotonic) for kind in MIRRORS}
+        self.scheduler_objects: dict[str, Store[SchedulerObject]] = {
+            kind.full_name: Store(monotonic) for kind in SCHEDULER_OBJECT_KINDS
+        }
         self.queues: dict[str, Store[SchedulerObject]] = {kind.full_name: Store(monotonic) for kind in QUEUES}
         self._by_name: dict[str, Store[Any]] = {
             PODCLIQUESETS.full_name: self.sets,
@@ -71,10 +78,12 @@ class Caches:
             PODS.full_name: self.pods,
             SERVICES.full_name: self.services,
             CONTROLLER_REVISIONS.full_name: self.revisions,
+            ROLES.full_name: self.roles,
+            ROLE_BINDINGS.full_name: self.role_bindings,
             NODES.full_name: self.nodes,
             TOPOLOGY_BINDINGS.full_name: self.bindings,
             KAI_TOPOLOGIES.full_name: self.topologies,
-            **self.mirrors,
+            **self.scheduler_objects,
             **self.queues,
         }
 
@@ -91,7 +100,7 @@ class Caches:
         on_watch: Callable[[str, bool], None],
         on_new_history: Callable[[], None],
     ) -> dict[str, Reflector[Any]]:
-        """Of the kinds that are always there, by the plural of what each follows. `lost`: that of sets broke."""
+        """Return the reflectors of kinds that are always served, by plural. `lost`: called when that of sets breaks."""
         kinds: list[tuple[Resource[Any], str]] = [
             (PODCLIQUESETS, ""),
             (PODCLIQUES, _OURS),
@@ -100,6 +109,8 @@ class Caches:
             (PODS, _OURS),
             (SERVICES, _OURS),
             (CONTROLLER_REVISIONS, _OURS),
+            (ROLES, _OURS),
+            (ROLE_BINDINGS, _OURS),
             (NODE_VIEW, ""),
         ]
         return {
@@ -110,9 +121,11 @@ class Caches:
                 clock,
                 Random(random.random()),
                 label_selector=selector,
-                lost=lost if resource is PODCLIQUESETS else lambda: None,
-                on_watch=partial(on_watch, resource.plural),
-                on_new_history=on_new_history,
+                callbacks=ReflectorCallbacks(
+                    on_watch_lost=lost if resource is PODCLIQUESETS else lambda: None,
+                    on_watch=partial(on_watch, resource.plural),
+                    on_new_history=on_new_history,
+                ),
             )
             for resource, selector in kinds
         }
@@ -134,8 +147,7 @@ class Caches:
             self.store(resource),
             clock,
             Random(random.random()),
-            label_selector=_OURS if resource.full_name in self.mirrors else "",
+            label_selector=_OURS if resource.full_name in self.scheduler_objects else "",
             is_optional=True,
-            changed=changed,
-            on_new_history=on_new_history,
+            callbacks=ReflectorCallbacks(on_served_change=changed, on_new_history=on_new_history),
         )

@@ -18,14 +18,14 @@ from grove.controller.executor import Executor
 from grove.controller.failed_writes import FailedWrites
 from grove.controller.feature_discovery import find_features
 from grove.controller.informers import Caches
-from grove.controller.observability.decision_log import DecisionLog, LogJournal, NoJournal
+from grove.controller.observability.decision_log import DecisionLog, NoDecisionLog, StructuredDecisionLog
 from grove.controller.observability.events import EventRecorder
-from grove.controller.observability.instrumentation import Instrumentation, NoMeter
-from grove.controller.reconciler import Loop
+from grove.controller.observability.instrumentation import Instrumentation, NoInstrumentation
+from grove.controller.reconciler import SetReconciler
 from grove.controller.rejected_creates import RejectedCreates
 from grove.controller.restore_detection import NewHistoryError, ServerHistory
 from grove.controller.snapshot_builder import Observer
-from grove.controller.topology_reconciler import TopologyLoop, topology_kinds
+from grove.controller.topology_reconciler import TopologyReconciler, topology_kinds
 from grove.controller.workqueue import WorkQueue
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
@@ -49,8 +49,8 @@ class Controller:
         random: Random,
         settings: ControllerOptions | None = None,
         *,
-        meter: Instrumentation | None = None,
-        journal: DecisionLog | None = None,
+        instrumentation: Instrumentation | None = None,
+        decision_log: DecisionLog | None = None,
         is_logging: bool = False,
     ) -> None:
         self._client = client
@@ -60,9 +60,9 @@ class Controller:
         self._backends = Backends(enabled=self._settings.schedulers, default=self._settings.default_scheduler)
         self._optional: dict[str, Reflector[Any]] = {}
         self._is_logging = is_logging
-        self.offers_trouble: ApiError | None = None
+        self.discovery_error: ApiError | None = None
         """Why it cannot be found out what the server offers; no set is planned for before that was found out once."""
-        self.has_offers = False
+        self.has_features = False
         self.caches = Caches(clock.monotonic)
         self.failures = RejectedCreates()
         self.failed_writes = FailedWrites(
@@ -75,11 +75,12 @@ class Controller:
             self.queue.add,
             failed_writes=self.failed_writes,
             mass_outage=self._settings.mass_outage,
-            surroundings=ClusterContext(
+            cluster=ClusterContext(
                 backends=self._backends,
                 is_topology_aware=self._settings.is_topology_aware,
                 waits_for_topology=self._settings.waits_for_topology,
                 objects_per_set=self._settings.objects_per_set,
+                init_image=self._settings.init_image,
             ),
         )
         self.recorder = EventRecorder(client, clock)
@@ -94,18 +95,18 @@ class Controller:
             on_watch=self._history.note_watch,
             on_new_history=self._history.end,
         )
-        journal = journal or (LogJournal(self.caches) if is_logging else NoJournal())
-        self.topologies = TopologyLoop(
+        decision_log = decision_log or (StructuredDecisionLog(self.caches) if is_logging else NoDecisionLog())
+        self.topologies = TopologyReconciler(
             clock=clock,
             caches=self.caches,
             executor=Executor(client, self.caches, clock, self._settings, self.failed_writes, self._history),
             failed_writes=self.failed_writes,
             recorder=self.recorder,
             settings=self._settings,
-            journal=journal,
+            decision_log=decision_log,
             is_missing=self._is_missing,
         )
-        self.loop = Loop(
+        self.loop = SetReconciler(
             clock=clock,
             queue=self.queue,
             observer=self.observer,
@@ -114,16 +115,16 @@ class Controller:
             failed_writes=self.failed_writes,
             recorder=self.recorder,
             settings=self._settings,
-            meter=meter or NoMeter(),
-            journal=journal,
+            instrumentation=instrumentation or NoInstrumentation(),
+            decision_log=decision_log,
         )
 
     @property
     def is_synced(self) -> bool:
         """Return whether every kind was listed once; sets are reconciled only then."""
-        return not self.unlisted()
+        return not self.find_unlisted()
 
-    def unlisted(self) -> list[str]:
+    def find_unlisted(self) -> list[str]:
         """Return the resources that were not listed yet."""
         return [
             *(plural for plural, reflector in self._reflectors.items() if not reflector.listed.is_set()),
@@ -171,7 +172,7 @@ class Controller:
             self._follow(tasks, TOPOLOGY_BINDINGS)
             for kind in topology_kinds(self._settings).values():
                 self._follow(tasks, kind)
-            await self._find_offers(tasks)
+            await self._discover(tasks)
             # Wait for all caches: an object that was not listed yet is not missing.
             for reflector in self._reflectors.values():
                 await reflector.listed.wait()
@@ -181,16 +182,16 @@ class Controller:
                 tasks.create_task(self.loop.work())
             if self._settings.is_topology_aware:
                 tasks.create_task(self.topologies.run())
-            tasks.create_task(self._find_offers_again(tasks))
+            tasks.create_task(self._discover_again(tasks))
 
-    async def _find_offers(self, tasks: asyncio.TaskGroup) -> None:
+    async def _discover(self, tasks: asyncio.TaskGroup) -> None:
         """Discover the features of the API server, and watch the kinds that the backends need."""
         features = await self._features()
         self._backends = Backends(enabled=self._backends.enabled, default=self._backends.default, features=features)
         for backend in self._backends.all():
-            for kind in (*backend.mirrors, *backend.queues):
+            for kind in (*backend.object_kinds, *backend.queues):
                 self._follow(tasks, kind)
-        self._put_offers()
+        self._update_features()
 
     async def _features(self) -> NativeFeatures:
         pause = FIRST_PAUSE_SECONDS
@@ -198,29 +199,29 @@ class Controller:
             try:
                 features = await find_features(self._client)
             except ApiError as error:
-                self._note_offers(error)
+                self._note_discovery_error(error)
                 await self._clock.sleep(max(pause, error.retry_after or 0.0))
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             else:
-                self._note_offers(None)
-                self.has_offers = True
+                self._note_discovery_error(None)
+                self.has_features = True
                 return features
 
-    def _note_offers(self, trouble: ApiError | None) -> None:
+    def _note_discovery_error(self, error: ApiError | None) -> None:
         """Log each change once: discovery is retried every few seconds."""
-        before, self.offers_trouble = self.offers_trouble, trouble
-        if trouble is not None and self._is_logging and (before is None or before.code != trouble.code):
+        before, self.discovery_error = self.discovery_error, error
+        if error is not None and self._is_logging and (before is None or before.code != error.code):
             log.error(
-                "cannot find out what the API server offers", code=trouble.code, reason=trouble.reason,
-                message=trouble.brief,
+                "cannot discover the features of the API server", code=error.code, reason=error.reason,
+                message=error.brief,
             )  # fmt: skip
 
-    async def _find_offers_again(self, tasks: asyncio.TaskGroup) -> None:
+    async def _discover_again(self, tasks: asyncio.TaskGroup) -> None:
         """Discover features again after a reconnect: the API server may be another one."""
         while True:
             await self._reconnected.wait()
             self._reconnected.clear()
-            await self._find_offers(tasks)
+            await self._discover(tasks)
 
     def _follow(self, tasks: asyncio.TaskGroup, kind: Resource[Any]) -> None:
         if kind.full_name not in self._optional:
@@ -229,15 +230,15 @@ class Controller:
                 self._client,
                 self._clock,
                 self._random,
-                changed=self._put_offers,
+                changed=self._update_features,
                 on_new_history=self._history.end,
             )
             self._optional[kind.full_name] = reflector
             tasks.create_task(reflector.run())
 
-    def _put_offers(self) -> None:
+    def _update_features(self) -> None:
         missing = frozenset(name for name, reflector in self._optional.items() if reflector.is_missing)
-        self.observer.put_offers(self._backends, missing)
+        self.observer.update_features(self._backends, missing)
         self.topologies.wake_all()
 
     def _is_missing(self, kind: Resource[Any]) -> bool:
@@ -248,10 +249,10 @@ class Controller:
 async def run_through_restores(
     make: Callable[[], Controller], on_new_history: Callable[[], None] = lambda: None
 ) -> None:
-    """Run a controller; start a new one with empty memory whenever the API server was restored."""
+    """Run a controller. When the API server was restored from a backup, start a new one with an empty cache."""
     while True:
         try:
             await make().run()
         except NewHistoryError:
-            log.error("the API server was restored from a backup: everything is read again before anything is done")
+            log.error("the API server was restored from a backup: all caches are rebuilt before the next write")
             on_new_history()

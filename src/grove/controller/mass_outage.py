@@ -12,7 +12,7 @@ from grove.api.types.meta import Uid
 from grove.api.types.node import Node
 from grove.controller.controller_options import MassOutageOptions
 from grove.kube.store import Store
-from grove.planner.snapshot import UNTIL_TOLD
+from grove.planner.snapshot import UNTIL_RELEASED
 
 FEWEST = 3
 SETTLING = timedelta(minutes=1)
@@ -20,7 +20,7 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class Outage:
-    """Counts nodes as they change; `changed` is called when the answer does."""
+    """A counter of nodes that are not ready. It calls `changed` when an outage begins or ends."""
 
     def __init__(self, nodes: Store[Node], settings: MassOutageOptions, *, changed: Callable[[], None]) -> None:
         self._nodes = nodes
@@ -39,7 +39,7 @@ class Outage:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         # Ignore heartbeats, which every node sends every few minutes.
-        if old is not None and new is not None and _standing_of(old) == _standing_of(new):
+        if old is not None and new is not None and _readiness_of(old) == _readiness_of(new):
             return
         if old is not None:
             self._back_at.pop(old.metadata.uid, None)
@@ -52,18 +52,18 @@ class Outage:
             return
         before = (self.until, self.outage_until)
         # During the first list, the share is computed from some of the nodes only: do not keep its start time.
-        self._judge(is_known=old is not None)
+        self._update_outage(is_known=old is not None)
         if before != (self.until, self.outage_until):
             self._changed()
 
-    def _judge(self, *, is_known: bool) -> None:
-        ended_at, few = self.outage_until or LONG_AGO, self._count_few()
+    def _update_outage(self, *, is_known: bool) -> None:
+        ended_at, few = self.outage_until or LONG_AGO, self._count_few(len(self._nodes))
         if len(self._out_since) > few:
-            passed_at = sorted(self._out_since.values())[few]
+            passed_at = self._passed_at(few)
             # A new hold begins only after the share was below the threshold for a while.
             if not is_known or passed_at >= ended_at:
                 self._began_at = passed_at
-            self.outage_until = UNTIL_TOLD
+            self.outage_until = UNTIL_RELEASED
         else:
             # The outage ends when enough nodes have recovered.
             number = len(self._nodes) - few
@@ -72,13 +72,20 @@ class Outage:
         if self.outage_until is not None and self._began_at != LONG_AGO:
             self.until = min(self.outage_until, self._began_at + self._settings.max_hold)
 
-    def _count_few(self) -> int:
-        """Return how many nodes may be out without a mass outage."""
-        share = len(self._nodes) * self._settings.threshold // 100
-        return min(len(self._nodes), max(share, FEWEST - 1))
+    def _passed_at(self, few: int) -> datetime:
+        """Return when the share exceeded the threshold. A node that was created after that did not count then."""
+        since = sorted(self._out_since.values())
+        latest = since[few]
+        born = (node.metadata.creation_timestamp or LONG_AGO for node in self._nodes.values())
+        return since[min(few, self._count_few(sum(at <= latest for at in born)))]
+
+    def _count_few(self, total: int) -> int:
+        """Return how many of so many nodes may be out without a mass outage."""
+        share = total * self._settings.threshold // 100
+        return min(total, max(share, FEWEST - 1))
 
 
-def _standing_of(node: Node) -> tuple[datetime | None, datetime | None]:
+def _readiness_of(node: Node) -> tuple[datetime | None, datetime | None]:
     return node.ready_since, node.unready_since
 
 

@@ -4,11 +4,12 @@ Kept in memory only: after a restart the create is tried and rejected again.
 """
 
 from collections import Counter
+from collections.abc import Set
 from datetime import datetime
 
 from grove.api.types.meta import Uid
 from grove.planner.actions import CreateRejection
-from grove.planner.pods.create_backoff import is_about_pods
+from grove.planner.gangs.rejected_gangs import is_about_pods
 
 
 class RejectedCreates:
@@ -25,7 +26,7 @@ class RejectedCreates:
     def of(self, set_uid: Uid, replica_index: int) -> tuple[CreateRejection, ...]:
         return self._sets.get(set_uid, {}).get(replica_index, ())
 
-    def has_refused_pods(self, set_uid: Uid) -> bool:
+    def has_rejected_pods(self, set_uid: Uid) -> bool:
         return any(is_about_pods(failure) for failures in self._sets.get(set_uid, {}).values() for failure in failures)
 
     def record(
@@ -65,6 +66,14 @@ class RejectedCreates:
             return False
         self._put(set_uid, replica_index, kept)
         return True
+
+    def keep_only(self, set_uid: Uid, wanted: Set[str]) -> list[int]:
+        """Forget rejections of creates that are no longer needed; return the replicas that had any."""
+        parts = self._sets.get(set_uid, {})
+        changed = [part for part, failures in parts.items() if any(one.key not in wanted for one in failures)]
+        for part in changed:
+            self._put(set_uid, part, {one.key: one for one in self.of(set_uid, part) if one.key in wanted})
+        return changed
 
     def forget_set(self, set_uid: Uid) -> None:
         self._sets.pop(set_uid, None)

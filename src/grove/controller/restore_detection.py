@@ -72,7 +72,10 @@ class ServerHistory:
             caches.sets.forget(key)
         elif int(found.metadata.resource_version) < int(held.metadata.resource_version):
             self.end()
-            raise ConnectionLost(f"PodCliqueSet {namespace}/{name} is older than before: everything is read again")
+            raise ConnectionLost(
+                f"PodCliqueSet {namespace}/{name}: the API server returned an older version than before; "
+                "the operator lists all objects again"
+            )
         caches.sets.observe(found)
         self._sure[key] = cut_count
 

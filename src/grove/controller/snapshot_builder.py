@@ -15,12 +15,13 @@ from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.controllerrevision import ControllerRevision
 from grove.api.types.meta import HasMetadata, OwnerKey, Uid
 from grove.api.types.node import Node
-from grove.api.types.pod import Pod, ended_well
+from grove.api.types.pod import Pod, has_succeeded_before_deletion
 from grove.api.types.podclique import PodClique
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import PodGang
 from grove.api.types.scheduler_object import SchedulerObject
+from grove.api.values.numbers_in_text import parse_number
 from grove.backends.registry import Backends
 from grove.controller.controller_options import MassOutageOptions
 from grove.controller.failed_writes import FailedWrites
@@ -28,14 +29,14 @@ from grove.controller.informers import Caches
 from grove.controller.mass_outage import Outage
 from grove.controller.rejected_creates import RejectedCreates
 from grove.kube.store import Store
-from grove.planner.snapshot import NOWHERE, ClusterContext, SetContext, Snapshot, build_context
+from grove.planner.snapshot import DEFAULT_CLUSTER, ClusterContext, SetContext, Snapshot, build_context
 from grove.planner.status.availability import is_group_updating
 from grove.planner.views import CliqueView, ReplicaView, pod_index, view_clique
 
 T = TypeVar("T", bound=HasMetadata)
 
 # A replica of the set that this key names.
-Part = tuple[OwnerKey, int]
+ReplicaKey = tuple[OwnerKey, int]
 
 DEFAULT_MASS_OUTAGE = MassOutageOptions()
 
@@ -60,7 +61,10 @@ class _SetState:
 
 
 class Observer:
-    """Caches views until their objects change; calls `enqueue` with the uid of each affected set."""
+    """A builder of snapshots that caches views until their objects change.
+
+    It calls `wake` with the uid of each affected set.
+    """
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class Observer:
         *,
         failed_writes: FailedWrites | None = None,
         mass_outage: MassOutageOptions = DEFAULT_MASS_OUTAGE,
-        surroundings: ClusterContext = NOWHERE,
+        cluster: ClusterContext = DEFAULT_CLUSTER,
     ) -> None:
         self._caches = caches
         self._failures = failures
@@ -83,12 +87,12 @@ class Observer:
         # Indices whose pods succeeded and were deleted before that was written to a status.
         self._done: dict[Uid, set[int]] = {}
         # Children of a set by replica; member cliques are found through their group.
-        self._parts: dict[str, dict[OwnerKey, dict[int, dict[Uid, Any]]]] = {}
+        self._by_replica: dict[str, dict[OwnerKey, dict[int, dict[Uid, Any]]]] = {}
         # Gangs without a replica label, by set.
-        self._strays: dict[OwnerKey, dict[Uid, PodGang]] = {}
+        self._orphans: dict[OwnerKey, dict[Uid, PodGang]] = {}
         # The ControllerRevisions of a set, cached until one changes.
         self._revisions: dict[OwnerKey, tuple[ControllerRevision, ...]] = {}
-        self._surroundings = surroundings
+        self._cluster_context = cluster
         # Replaced, never changed: plans may hold on to it.
         self._node_labels: Mapping[str, Mapping[str, str]] = {}
         self.touched_count = 0
@@ -99,12 +103,14 @@ class Observer:
         caches.pods.subscribe(self._pod_changed)
         caches.gangs.subscribe(self._gang_changed)
         caches.revisions.subscribe(self._revision_changed)
+        caches.roles.subscribe(self._access_changed)
+        caches.role_bindings.subscribe(self._access_changed)
         caches.nodes.subscribe(self._node_changed)
         caches.bindings.subscribe(self._binding_changed)
         for kind, store in caches.queues.items():
             store.subscribe(partial(self._queue_changed, kind))
-        for store in caches.mirrors.values():
-            store.subscribe(self._mirror_changed)
+        for store in caches.scheduler_objects.values():
+            store.subscribe(self._scheduler_object_changed)
         self._index("cliques", caches.cliques)
         self._index("groups", caches.groups)
         self._index("gangs", caches.gangs)
@@ -113,9 +119,9 @@ class Observer:
     @property
     def remembered_count(self) -> int:
         """Return the number of sets, cliques and replicas with cached state; deleted ones have none."""
-        parts = sum(len(sets) for sets in self._parts.values())
+        by_replica = sum(len(sets) for sets in self._by_replica.values())
         cliques = len(self._cliques) + len(self._gone_names) + len(self._done)
-        return len(self._sets) + cliques + len(self._strays) + len(self._revisions) + parts
+        return len(self._sets) + cliques + len(self._orphans) + len(self._revisions) + by_replica
 
     # Changes of the caches
 
@@ -149,12 +155,12 @@ class Observer:
             owner = None if gang is None else gang.metadata.controller
             if gang is None or owner is None or replica_index_of(gang) >= 0:
                 continue
-            strays = self._strays.setdefault(owner, {})
-            strays.pop(gang.metadata.uid, None)
+            orphans = self._orphans.setdefault(owner, {})
+            orphans.pop(gang.metadata.uid, None)
             if gang is new:
-                strays[gang.metadata.uid] = gang
-            if not strays:
-                del self._strays[owner]
+                orphans[gang.metadata.uid] = gang
+            if not orphans:
+                del self._orphans[owner]
             self._mark(owner, -1)
 
     def _revision_changed(self, old: ControllerRevision | None, new: ControllerRevision | None) -> None:
@@ -162,6 +168,10 @@ class Observer:
             if owner is not None:
                 self._revisions.pop(owner, None)
                 self._mark(owner, -1)
+
+    def _access_changed(self, old: HasMetadata | None, new: HasMetadata | None) -> None:
+        for owner in dict.fromkeys(one.metadata.controller for one in (old, new) if one is not None):
+            self._mark(owner, -1)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         owner = new.metadata.controller if new is not None else None
@@ -174,7 +184,7 @@ class Observer:
                 # Deleted, or orphaned by a user; in both cases its name must not be used again.
                 uid = clique.metadata.uid
                 self._gone_names.setdefault(uid, {})[pod_index(old)] = old.metadata.name
-                if ended_well(old):
+                if has_succeeded_before_deletion(old):
                     self._done.setdefault(uid, set()).add(pod_index(old))
             self._pods_changed(clique)
 
@@ -206,20 +216,20 @@ class Observer:
             self.mark(pcs.metadata.uid, replica_index)
 
     def _index(self, kind: str, store: Store[Any]) -> None:
-        parts = self._parts.setdefault(kind, {})
+        by_replica = self._by_replica.setdefault(kind, {})
 
-        def changed(old: HasMetadata | None, new: HasMetadata | None) -> None:
-            before, after = _part_of(old), _part_of(new)
+        def on_change(old: HasMetadata | None, new: HasMetadata | None) -> None:
+            before, after = _replica_key_of(old), _replica_key_of(new)
             if old is not None and before is not None and before != after:
-                _take_out(parts, before, old.metadata.uid)
+                _remove_from_index(by_replica, before, old.metadata.uid)
                 self._mark(*before)
             if new is not None and after is not None:
-                parts.setdefault(after[0], {}).setdefault(after[1], {})[new.metadata.uid] = new
+                by_replica.setdefault(after[0], {}).setdefault(after[1], {})[new.metadata.uid] = new
                 self._mark(*after)
 
-        store.subscribe(changed)
+        store.subscribe(on_change)
 
-    def _mirror_changed(self, old: SchedulerObject | None, new: SchedulerObject | None) -> None:
+    def _scheduler_object_changed(self, old: SchedulerObject | None, new: SchedulerObject | None) -> None:
         for owner in dict.fromkeys(one.metadata.controller for one in (old, new) if one is not None):
             gang = _find_owner(self._caches.gangs, PODGANGS, owner)
             if gang is not None:
@@ -235,23 +245,25 @@ class Observer:
     def _binding_changed(self, old: ClusterTopologyBinding | None, new: ClusterTopologyBinding | None) -> None:
         # Status changes of a binding affect no set.
         if old is None or new is None or old.spec != new.spec:
-            self._put_surroundings(bindings={one.metadata.name: one for one in self._caches.bindings.values()})
+            self._update_cluster_context(bindings={one.metadata.name: one for one in self._caches.bindings.values()})
 
     def _queue_changed(self, kind: str, old: SchedulerObject | None, new: SchedulerObject | None) -> None:
         # Schedulers update the status of queues all the time; sets depend only on existence and state.
         if old is None or new is None or old.status.get("state") != new.status.get("state"):
-            queues = {**self._surroundings.surface.queues}
+            queues = {**self._cluster_context.features.queues}
             queues[kind] = {one.metadata.name: one for one in self._caches.queues[kind].values()}
-            self._put_surroundings(surface=msgspec.structs.replace(self._surroundings.surface, queues=queues))
+            self._update_cluster_context(
+                features=msgspec.structs.replace(self._cluster_context.features, queues=queues)
+            )
 
-    def put_offers(self, backends: Backends, missing: frozenset[str]) -> None:
+    def update_features(self, backends: Backends, missing: frozenset[str]) -> None:
         """Set the features of the API server after each discovery."""
-        surface = msgspec.structs.replace(self._surroundings.surface, missing=missing)
-        if (backends, missing) != (self._surroundings.backends, self._surroundings.surface.missing):
-            self._put_surroundings(backends=backends, surface=surface)
+        features = msgspec.structs.replace(self._cluster_context.features, missing=missing)
+        if (backends, missing) != (self._cluster_context.backends, self._cluster_context.features.missing):
+            self._update_cluster_context(backends=backends, features=features)
 
-    def _put_surroundings(self, **changes: object) -> None:
-        self._surroundings = msgspec.structs.replace(self._surroundings, **changes)
+    def _update_cluster_context(self, **changes: object) -> None:
+        self._cluster_context = msgspec.structs.replace(self._cluster_context, **changes)
         self._wake_all()
 
     def _wake_all(self) -> None:
@@ -281,11 +293,13 @@ class Observer:
             context=state.context,
             replicas=tuple(state.views.values()),
             revisions=self._revisions_of(owner),
+            roles=tuple(self._caches.roles.owned_by(owner)),
+            role_bindings=tuple(self._caches.role_bindings.owned_by(owner)),
             failures=self._failures.of(set_uid, -1),
             failed_writes=self._failed_writes.of(set_uid) if self._failed_writes else (),
             is_tried=self._failed_writes is None or self._failed_writes.is_tried(set_uid),
-            strays=tuple(sorted(self._strays.get(owner, {}).values(), key=_name_of)),
-            refused_ahead_count=self._refused_ahead_count(pcs),
+            orphaned_gangs=tuple(sorted(self._orphans.get(owner, {}).values(), key=_name_of)),
+            rejected_ahead_count=self._count_rejected_ahead(pcs),
             hold_until=self._outage.until,
             outage_until=self._outage.outage_until,
             node_labels=self._node_labels,
@@ -300,30 +314,30 @@ class Observer:
     def _state_of(self, pcs: PodCliqueSet) -> _SetState:
         state = self._sets.get(pcs.metadata.uid)
         if state is None:
-            state = self._sets[pcs.metadata.uid] = _SetState(build_context(pcs, self._surroundings))
+            state = self._sets[pcs.metadata.uid] = _SetState(build_context(pcs, self._cluster_context))
             owner = PODCLIQUESETS.owner_key(pcs.metadata)
-            for parts in self._parts.values():
-                state.dirty.update(dict.fromkeys(parts.get(owner, ())))
+            for by_replica in self._by_replica.values():
+                state.dirty.update(dict.fromkeys(by_replica.get(owner, ())))
             return state
-        is_same = _is_same_ask(state.context, pcs)
-        if not is_same or state.context.surroundings is not self._surroundings:
-            known = state.context.backend.mirrors
-            state.context = build_context(pcs, self._surroundings, state.context if is_same else None)
-            if state.context.backend.mirrors != known:
+        is_same = _is_same_spec(state.context, pcs)
+        if not is_same or state.context.cluster is not self._cluster_context:
+            known = state.context.backend.object_kinds
+            state.context = build_context(pcs, self._cluster_context, state.context if is_same else None)
+            if state.context.backend.object_kinds != known:
                 # Views contain the scheduler objects of their gangs.
                 state.dirty.update(dict.fromkeys(state.views))
         return state
 
     def _refresh(self, state: _SetState, owner: OwnerKey, index: int) -> None:
         self.touched_count += 1
-        part = (owner, index)
-        groups = self._children("groups", part)
-        cliques = self._children("cliques", part)
+        replica_key = (owner, index)
+        groups = self._children("groups", replica_key)
+        cliques = self._children("cliques", replica_key)
         for group in groups:
             cliques += self._caches.cliques.owned_by(GROUPS.owner_key(group.metadata))
         rolling = frozenset(GROUPS.owner_key(group.metadata) for group in groups if is_group_updating(group))
-        gangs = sorted(self._children("gangs", part), key=_name_of)
-        kinds = state.context.backend.mirrors
+        gangs = sorted(self._children("gangs", replica_key), key=_name_of)
+        kinds = state.context.backend.object_kinds
         view = ReplicaView(
             index=index,
             cliques={
@@ -332,8 +346,8 @@ class Observer:
             },
             groups={g.metadata.name: g for g in sorted(groups, key=_name_of)},
             gangs={g.metadata.name: g for g in gangs},
-            services={s.metadata.name: s for s in self._children("services", part)},
-            mirrors={g.metadata.uid: found for g in gangs if (found := self._mirrors_of(g, kinds))},
+            services={s.metadata.name: s for s in self._children("services", replica_key)},
+            scheduler_objects={g.metadata.uid: found for g in gangs if (found := self._scheduler_objects_of(g, kinds))},
             failures=self._failures.of(owner.uid, index),
         )
         if index < state.replicas or view.has_anything:
@@ -342,17 +356,19 @@ class Observer:
             state.views.pop(index, None)
             self._failures.forget_replica(owner.uid, index)
 
-    def _mirrors_of(
+    def _scheduler_objects_of(
         self, gang: PodGang, kinds: tuple[Resource[SchedulerObject], ...]
     ) -> tuple[tuple[Resource[SchedulerObject], SchedulerObject], ...]:
         return tuple(
-            (kind, mirror)
+            (kind, scheduler_object)
             for kind in kinds
-            for mirror in self._caches.mirrors[kind.full_name].owned_by(PODGANGS.owner_key(gang.metadata))
+            for scheduler_object in self._caches.scheduler_objects[kind.full_name].owned_by(
+                PODGANGS.owner_key(gang.metadata)
+            )
         )
 
-    def _children(self, kind: str, part: Part) -> list[Any]:
-        return list(self._parts[kind].get(part[0], {}).get(part[1], {}).values())
+    def _children(self, kind: str, replica_key: ReplicaKey) -> list[Any]:
+        return list(self._by_replica[kind].get(replica_key[0], {}).get(replica_key[1], {}).values())
 
     def _view_of(self, clique: PodClique, rolling_groups: frozenset[OwnerKey], *, is_finite: bool) -> CliqueView:
         uid = clique.metadata.uid
@@ -367,23 +383,22 @@ class Observer:
             return msgspec.structs.replace(view, is_group_rolling=True)
         return view
 
-    def _refused_ahead_count(self, pcs: PodCliqueSet) -> int:
+    def _count_rejected_ahead(self, pcs: PodCliqueSet) -> int:
         """Count the older sets of this namespace with rejected pods; 0 unless pods of this set are rejected."""
-        if not self._failures.has_refused_pods(pcs.metadata.uid):
+        if not self._failures.has_rejected_pods(pcs.metadata.uid):
             return 0
         mine = _age_of(pcs)
         return sum(
             other.metadata.namespace == pcs.metadata.namespace
             and _age_of(other) < mine
-            and self._failures.has_refused_pods(other.metadata.uid)
+            and self._failures.has_rejected_pods(other.metadata.uid)
             for other in self._caches.sets.values()
         )
 
 
 def replica_index_of(obj: HasMetadata) -> int:
     """Return the set replica of an object, by its label; -1 without one."""
-    value = obj.metadata.labels.get(labels.SET_REPLICA_INDEX, "")
-    return int(value) if value.isdecimal() else -1
+    return parse_number(obj.metadata.labels.get(labels.SET_REPLICA_INDEX, ""))
 
 
 def _find_owner(store: Store[T], resource: Resource[T], owner: OwnerKey | None) -> T | None:
@@ -392,21 +407,23 @@ def _find_owner(store: Store[T], resource: Resource[T], owner: OwnerKey | None) 
     return found if found is not None and resource.owner_key(found.metadata) == owner else None
 
 
-def _part_of(obj: HasMetadata | None) -> Part | None:
+def _replica_key_of(obj: HasMetadata | None) -> ReplicaKey | None:
     if obj is None:
         return None
     owner, index = obj.metadata.controller, replica_index_of(obj)
     return (owner, index) if owner is not None and index >= 0 else None
 
 
-def _take_out(parts: dict[OwnerKey, dict[int, dict[Uid, Any]]], part: Part, uid: Uid) -> None:
-    replicas = parts[part[0]]
-    siblings = replicas[part[1]]
+def _remove_from_index(
+    by_replica: dict[OwnerKey, dict[int, dict[Uid, Any]]], replica_key: ReplicaKey, uid: Uid
+) -> None:
+    replicas = by_replica[replica_key[0]]
+    siblings = replicas[replica_key[1]]
     del siblings[uid]
     if not siblings:
-        del replicas[part[1]]
+        del replicas[replica_key[1]]
     if not replicas:
-        del parts[part[0]]
+        del by_replica[replica_key[0]]
 
 
 def _name_of(obj: HasMetadata) -> str:
@@ -418,7 +435,7 @@ def _age_of(pcs: PodCliqueSet) -> tuple[float, str]:
     return (created.timestamp() if created else 0.0, pcs.metadata.uid)
 
 
-def _is_same_ask(context: SetContext, pcs: PodCliqueSet) -> bool:
+def _is_same_spec(context: SetContext, pcs: PodCliqueSet) -> bool:
     return (
         context.generation == pcs.metadata.generation
         and context.labels == pcs.metadata.labels

@@ -36,7 +36,7 @@ def topology_kinds(settings: ControllerOptions) -> dict[str, Resource[SchedulerO
     return {name: kind for name, kind in TOPOLOGY_KINDS.items() if name in settings.schedulers}
 
 
-class TopologyLoop:
+class TopologyReconciler:
     """Reconciles topology bindings. `is_missing` returns whether the cluster does not serve a kind."""
 
     def __init__(
@@ -48,7 +48,7 @@ class TopologyLoop:
         failed_writes: FailedWrites,
         recorder: EventRecorder,
         settings: ControllerOptions,
-        journal: DecisionLog,
+        decision_log: DecisionLog,
         is_missing: Callable[[Resource[Any]], bool],
     ) -> None:
         self._clock = clock
@@ -59,15 +59,15 @@ class TopologyLoop:
         self._failures = RejectedCreates()
         self._failed_writes = failed_writes
         self.queue = WorkQueue(clock)
-        self._aftermath = Requeuer(
+        self._requeuer = Requeuer(
             clock=clock,
             queue=self.queue,
             recorder=recorder,
             settings=settings,
-            journal=journal,
+            decision_log=decision_log,
             failed_writes=failed_writes,
         )
-        self.visit_count = 0
+        self.reconcile_count = 0
         caches.bindings.subscribe(self._binding_changed)
         caches.topologies.subscribe(self._topology_changed)
 
@@ -80,7 +80,7 @@ class TopologyLoop:
         while True:
             key = await self.queue.take()
             try:
-                await self._visit_safely(key)
+                await self._reconcile_safely(key)
             finally:
                 self.queue.done(key)
 
@@ -95,33 +95,34 @@ class TopologyLoop:
             if known is not None and known.metadata.name in _named_by(binding):
                 self.queue.add(binding.metadata.uid)
 
-    async def _visit_safely(self, key: Uid) -> None:
+    async def _reconcile_safely(self, key: Uid) -> None:
         try:
             await self._reconcile(key)
         except ApiError as error:
-            self._aftermath.refused(key, error)
+            self._requeuer.requeue_after_error(key, error)
         except Exception:
             # One binding must not stop the others, nor the sets.
-            self._aftermath.failed(key)
+            self._requeuer.requeue_after_panic(key)
 
     async def _reconcile(self, key: Uid) -> None:
-        self.visit_count += 1
+        self.reconcile_count += 1
         await self._executor.resolve_uncertain_writes(key)
         decided = self._decide(key)
         if decided is None:
             self._forget(key)
             return
-        outcome = await self._executor.carry_out(decided.chains, flow=key)
-        self._remember_failures(key, outcome)
+        result = await self._executor.execute(decided.chains, flow=key)
+        self._remember_failures(key, result)
         # Status writes go last, so that they reflect the result.
-        seen = (self._decide(key) if outcome.write_count else decided) or decided
-        told = await self._executor.write_statuses(seen.statuses, flow=key)
+        seen = (self._decide(key) if result.write_count else decided) or decided
+        written = await self._executor.write_statuses(seen.statuses, flow=key)
         self._failed_writes.keep_only(key, wanted_ids(seen))
         requeue_at = earliest(seen.requeue_at, lasting_at(self._failed_writes.of(key), self._clock.now()))
-        self._aftermath.settle(key, requeue_at, (outcome, told))
+        self._requeuer.record(key, (result, written))
+        self._requeuer.settle(key, requeue_at, (result, written))
         binding = self._caches.bindings.get(key)
         if binding is not None:
-            self._aftermath.report_lasting(key, subject_of(TOPOLOGY_BINDINGS, binding.metadata), is_in_status=False)
+            self._requeuer.report_lasting(key, subject_of(TOPOLOGY_BINDINGS, binding.metadata), is_in_status=False)
 
     def _decide(self, key: Uid) -> Plan | None:
         binding = self._caches.bindings.get(key)
@@ -139,18 +140,18 @@ class TopologyLoop:
         ]
         return plan_binding(binding, known, self._clock.now(), self._failures.of(key, _WHOLE))
 
-    def _remember_failures(self, key: Uid, outcome: ExecutionResult) -> None:
-        refused = {refusal.key for refusal in outcome.refused}
-        self._failures.clear(key, _WHOLE, [name for _, name in outcome.created if name not in refused])
-        for refusal in outcome.refused:
+    def _remember_failures(self, key: Uid, result: ExecutionResult) -> None:
+        rejected = {rejection.key for rejection in result.rejected}
+        self._failures.clear(key, _WHOLE, [name for _, name in result.created if name not in rejected])
+        for rejection in result.rejected:
             self._failures.record(
-                key, _WHOLE, key=refusal.key, code=refusal.code, message=refusal.message, now=self._clock.now(),
-                target=refusal.target, status_code=refusal.status_code,
+                key, _WHOLE, key=rejection.key, code=rejection.code, message=rejection.message, now=self._clock.now(),
+                target=rejection.target, status_code=rejection.status_code,
             )  # fmt: skip
 
     def _forget(self, key: Uid) -> None:
         self._executor.forget(key)
-        self._aftermath.forget(key)
+        self._requeuer.forget(key)
         self._failures.forget_set(key)
 
 

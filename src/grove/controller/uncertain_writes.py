@@ -20,8 +20,8 @@ from grove.planner.actions import Action, Chain, Create, Delete, DeleteMany, Pat
 READS_AT_ONCE = 16
 
 
-class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
-    part: int
+class UncertainWrite(msgspec.Struct, frozen=True, kw_only=True):
+    replica_index: int
     resource: Resource[Any]
     namespace: str
     name: str
@@ -33,7 +33,7 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
         return found.uid == self.uid or (self.owner is not None and found.controller == self.owner)
 
 
-def unguarded(chain: Chain, action: Action) -> Unanswered | None:
+def find_uncertain_write(chain: Chain, action: Action) -> UncertainWrite | None:
     """Return what to read if this write gets no response; None if it can be sent again safely."""
     owner: OwnerKey | None = None
     uid: Uid | None = None
@@ -49,8 +49,8 @@ def unguarded(chain: Chain, action: Action) -> Unanswered | None:
             return None
         case _:
             assert_never(action)
-    return Unanswered(
-        part=chain.part,
+    return UncertainWrite(
+        replica_index=chain.replica_index,
         resource=action.resource,
         namespace=action.namespace,
         name=action.name,
@@ -59,32 +59,32 @@ def unguarded(chain: Chain, action: Action) -> Unanswered | None:
     )
 
 
-class UnansweredWrites:
+class UncertainWrites:
     """Uncertain writes by flow. A write that cannot be read stays, and the chains of its replica wait."""
 
     def __init__(self, client: Client, caches: Caches) -> None:
         self._client = client
         self._caches = caches
-        self._by_lane: dict[str, list[Unanswered]] = {}
+        self._by_flow: dict[str, list[UncertainWrite]] = {}
 
-    def add(self, flow: str, writes: Sequence[Unanswered]) -> None:
+    def add(self, flow: str, writes: Sequence[UncertainWrite]) -> None:
         if writes:
-            self._by_lane.setdefault(flow, []).extend(writes)
+            self._by_flow.setdefault(flow, []).extend(writes)
 
     def forget(self, flow: str) -> None:
-        self._by_lane.pop(flow, None)
+        self._by_flow.pop(flow, None)
 
-    def of(self, flow: str) -> Sequence[Unanswered]:
-        return self._by_lane.get(flow, ())
+    def of(self, flow: str) -> Sequence[UncertainWrite]:
+        return self._by_flow.get(flow, ())
 
     async def read(self, flow: str) -> None:
-        writes = self._by_lane.pop(flow, [])
+        writes = self._by_flow.pop(flow, [])
         for start in range(0, len(writes), READS_AT_ONCE):
             async with asyncio.TaskGroup() as tasks:
                 for write in writes[start : start + READS_AT_ONCE]:
                     tasks.create_task(self._read_one(flow, write))
 
-    async def _read_one(self, flow: str, write: Unanswered) -> None:
+    async def _read_one(self, flow: str, write: UncertainWrite) -> None:
         try:
             found = await self._client.get(write.resource, write.namespace, write.name)
         except ApiError as error:

@@ -21,10 +21,10 @@ class WorkQueue:
         self._ready: deque[Uid] = deque()
         # When each key was queued; in the order of `_ready`.
         self._queued: dict[Uid, float] = {}
-        self._visiting: set[Uid] = set()
+        self._processing: set[Uid] = set()
         self._again: set[Uid] = set()
         self._wakes: list[tuple[datetime, Uid]] = []
-        self._wake_of: dict[Uid, datetime] = {}
+        self._requeue_times: dict[Uid, datetime] = {}
         self._changed = asyncio.Event()
         # One worker waits for changes: waking all of them would be useless.
         self._waiting = asyncio.Lock()
@@ -32,7 +32,7 @@ class WorkQueue:
     @property
     def is_quiet(self) -> bool:
         """Return whether no key is queued or being processed; delayed keys do not count."""
-        return not (self._ready or self._visiting)
+        return not (self._ready or self._processing)
 
     @property
     def depth(self) -> int:
@@ -47,11 +47,11 @@ class WorkQueue:
 
     @property
     def next_wake(self) -> datetime | None:
-        return min(self._wake_of.values(), default=None)
+        return min(self._requeue_times.values(), default=None)
 
     def add(self, key: Uid) -> None:
         """Queue this key; if it is being processed, queue it again afterwards."""
-        if key in self._visiting:
+        if key in self._processing:
             self._again.add(key)
         elif key not in self._queued:
             self._queued[key] = self._clock.monotonic()
@@ -61,11 +61,11 @@ class WorkQueue:
     def requeue_at(self, key: Uid, instant: datetime | None) -> None:
         """Replace the delayed requeue of the key; None: only an event queues it."""
         if instant is None:
-            self._wake_of.pop(key, None)
+            self._requeue_times.pop(key, None)
             return
-        if self._wake_of.get(key) == instant:
+        if self._requeue_times.get(key) == instant:
             return
-        self._wake_of[key] = instant
+        self._requeue_times[key] = instant
         heapq.heappush(self._wakes, (instant, key))
         self._drop_replaced_wakes()
         self._changed.set()
@@ -77,20 +77,20 @@ class WorkQueue:
                 if self._ready:
                     key = self._ready.popleft()
                     del self._queued[key]
-                    self._visiting.add(key)
+                    self._processing.add(key)
                     return key
                 await self._wait_for_change()
 
     def done(self, key: Uid) -> None:
-        self._visiting.discard(key)
+        self._processing.discard(key)
         if key in self._again:
             self._again.discard(key)
             self.add(key)
 
     def _drop_replaced_wakes(self) -> None:
         """Remove replaced entries, so that the size of the heap is bounded by the number of keys."""
-        if len(self._wakes) > 2 * len(self._wake_of) + SPARE_WAKES:
-            self._wakes = [(instant, key) for key, instant in self._wake_of.items()]
+        if len(self._wakes) > 2 * len(self._requeue_times) + SPARE_WAKES:
+            self._wakes = [(instant, key) for key, instant in self._requeue_times.items()]
             heapq.heapify(self._wakes)
 
     def _promote_due(self) -> None:
@@ -98,8 +98,8 @@ class WorkQueue:
         while self._wakes and self._wakes[0][0] <= now:
             instant, key = heapq.heappop(self._wakes)
             # Skip an entry that was replaced.
-            if self._wake_of.get(key) == instant:
-                del self._wake_of[key]
+            if self._requeue_times.get(key) == instant:
+                del self._requeue_times[key]
                 self.add(key)
 
     async def _wait_for_change(self) -> None:

@@ -9,7 +9,7 @@ from grove.installation.labels import LABELS, SELECTOR, object_metadata
 CONFIG_FOLDER = "/etc/grove-operator/config"
 CONFIG_FILE = "config.yaml"
 WEBHOOK_PORT = 443
-# Somebody without a name and without rights: images of the `nonroot` kind use this number too.
+# An unprivileged user; `nonroot` images use the same number.
 USER_ID = 65532
 _HASH_DIGITS = 8
 
@@ -24,7 +24,10 @@ def workload_objects(installation: Installation) -> tuple[JsonObject, ...]:
 
 
 def config_map_name(installation: Installation) -> str:
-    """Another configuration is another object: pods follow a change, and a rollback finds what it had."""
+    """Return a name with the hash of the configuration.
+
+    Every configuration is a new object, so pods are restarted after a change, and a rollback finds the old one.
+    """
     digest = hashlib.sha256(installation.configuration_text.encode()).hexdigest()
     return f"{NAME}-cm-{digest[:_HASH_DIGITS]}"
 
@@ -53,7 +56,7 @@ def _service(installation: Installation) -> JsonObject:
 
 
 def _disruption_budget(installation: Installation) -> JsonObject:
-    """One at a time may go; a single replica does not hold up the draining of its node."""
+    """Build a budget for one pod at a time. With a single replica it does not block a node drain."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -70,7 +73,7 @@ def _deployment(installation: Installation) -> JsonObject:
         "spec": {
             "replicas": installation.replicas,
             "selector": {"matchLabels": dict(SELECTOR)},
-            # The new one answers before an old one goes: writes to sets are never refused because of an upgrade.
+            # A new pod is ready before an old one stops, so an upgrade never rejects writes to sets.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "template": {"metadata": {"labels": dict(LABELS)}, "spec": _pod_spec(installation)},
         },
@@ -116,14 +119,15 @@ def _container(installation: Installation) -> JsonObject:
             {
                 "name": "GROVE_OPERATOR_SERVICE_ACCOUNT_NAME",
                 "valueFrom": {"fieldRef": {"fieldPath": "spec.serviceAccountName"}},
-            }
+            },
+            {"name": "GROVE_INIT_CONTAINER_IMAGE", "value": installation.image},
         ],
         "ports": [
             {"name": "webhooks", "containerPort": server.webhooks.port},
             {"name": "health", "containerPort": server.health_probes.port},
             {"name": "metrics", "containerPort": server.metrics.port},
         ],
-        # The program answers within milliseconds, unless it hangs.
+        # The program responds within milliseconds, unless it hangs.
         "livenessProbe": {**_probe("/healthz"), "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6},
         "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5, "timeoutSeconds": 5},
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},

@@ -8,7 +8,7 @@ from grove.errors import UserError
 NAME = "grove-operator"
 DEFAULT_NAMESPACE = "grove-system"
 DEFAULT_REPLICAS = 2
-# The operator must not give way to the pods whose gangs it keeps.
+# The operator must not be preempted by the pods of its own gangs.
 DEFAULT_PRIORITY_CLASS = "system-cluster-critical"
 
 DEFAULT_CONFIGURATION = """\
@@ -27,11 +27,14 @@ server:
 
 
 class InstallationError(UserError):
-    """The wishes contradict each other: the person who installs acts."""
+    """An error for options that contradict each other. The user must correct them."""
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
-    """`configuration_text` is what the operator will read, word for word; `ca_bundle` is base64, "" if not given."""
+    """A checked installation.
+
+    `configuration_text` is the exact configuration file of the operator; `ca_bundle` is base64, or "".
+    """
 
     namespace: str
     image: str
@@ -43,12 +46,12 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_manual(self) -> bool:
-        """Somebody else provides the certificate of the webhooks."""
+        """Return whether the user provides the certificate of the webhooks."""
         return self.configuration.server.webhooks.cert_provision_mode == MANUAL
 
     @property
     def user(self) -> str:
-        """Who the operator is to the API server."""
+        """Return the user name of the operator in the API server."""
         return f"system:serviceaccount:{self.namespace}:{NAME}"
 
 
@@ -61,7 +64,7 @@ def plan_installation(
     ca_bundle: str = "",
     configuration_text: str = DEFAULT_CONFIGURATION,
 ) -> tuple[Installation, tuple[str, ...]]:
-    """The installation, and warnings about its configuration. Raises `UserError` if it could not work."""
+    """Return the installation and warnings about its configuration. Raises `UserError` if it could not work."""
     configuration, warnings = read_configuration(configuration_text)
     installation = Installation(
         namespace=namespace,
@@ -80,17 +83,17 @@ def _check(installation: Installation) -> None:
     configuration, server = installation.configuration, installation.configuration.server
     if installation.replicas > 1 and not configuration.leader_election.enabled:
         raise InstallationError(
-            f"{installation.replicas} replicas need leaderElection.enabled: true, or each of them would write; "
-            "switch it on, or write --replicas 1"
+            f"{installation.replicas} replicas need leaderElection.enabled: true, otherwise each of them would write; "
+            "enable it, or write --replicas 1"
         )
     ports = (server.webhooks.port, server.health_probes.port, server.metrics.port)
     if 0 in ports or len(frozenset(ports)) < len(ports):
         raise InstallationError(
             f"the ports of webhooks, healthProbes and metrics are {', '.join(map(str, ports))}: "
-            "in a pod each needs a number of its own"
+            "set three different ports that are not 0"
         )
     if installation.ca_bundle and not installation.is_manual:
         raise InstallationError(
-            "a CA bundle is for certificates of your own: write server.webhooks.certProvisionMode: manual into the "
-            "configuration, or leave the bundle out and let the operator make it"
+            "a CA bundle is only for your own certificates: set server.webhooks.certProvisionMode: manual in the "
+            "configuration, or omit the bundle: the operator creates its own"
         )

@@ -1,4 +1,4 @@
-"""Labels of the installation itself. Never those of what the operator makes: it would take its own pods for a set's."""
+"""Labels of the installation's own objects. They differ from those of a set's objects, which the operator manages."""
 
 from grove.api import labels
 from grove.api.types.meta import JsonObject

@@ -1,4 +1,4 @@
-"""Everything that an installation consists of, in the order in which it is applied."""
+"""All objects of an installation, in the order in which they are applied."""
 
 from grove.api.schema.crd_generator import custom_resource_definitions
 from grove.api.types.meta import JsonObject
@@ -8,12 +8,12 @@ from grove.installation.labels import object_metadata
 from grove.installation.rbac import rbac_objects
 from grove.installation.webhook_configurations import ServiceTarget, webhook_configurations
 
-# Nothing that runs there needs more rights than these, and nothing else shall get them.
+# The operator needs no more rights than this standard allows.
 _POD_SECURITY = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 def installation_objects(installation: Installation) -> tuple[JsonObject, ...]:
-    """Webhooks come last: nothing of the installation itself is held up by an operator that is not there yet."""
+    """Return all objects. Webhooks come last, so that they do not block the installation before the operator runs."""
     return (
         _namespace(installation),
         *custom_resource_definitions(),

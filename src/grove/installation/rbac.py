@@ -1,13 +1,11 @@
-"""RBAC rules of the operator, each with its reason: exactly what the program does, and nothing else.
+"""RBAC rules of the operator, each with its reason: exactly the requests that the operator sends.
 
-`docs/how-to/install.md` shows the same table, and a test compares. Whoever adds a request to the controller or to
-admission adds its verb here; a test on a real API server compares the rules with what was asked for.
+`docs/how-to/install.md` shows the same table, and a test compares them. If you add a request to the controller or to
+admission, add its verb here. A test on a real API server compares the rules with the requests in the audit log.
 """
 
 from collections.abc import Iterable
 from typing import Any
-
-import msgspec
 
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
@@ -25,6 +23,8 @@ from grove.api.resources import (
     PODCLIQUESETS,
     PODGANGS,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     SECRETS,
     SERVICES,
     TOPOLOGY_BINDINGS,
@@ -36,6 +36,8 @@ from grove.api.resources import (
 from grove.api.types.meta import JsonObject
 from grove.installation.install_options import NAME, Installation
 from grove.installation.labels import object_metadata
+from grove.installation.policy_rule import PolicyRule
+from grove.installation.user_roles import user_role_objects
 from grove.installation.webhook_configurations import MUTATING_NAMES, VALIDATING_NAMES
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -44,30 +46,11 @@ LEASE_ROLE = f"grove:system:{NAME}-lease"
 CERTIFICATE_ROLE = f"grove:system:{NAME}-certificate"
 
 _READ = ("get", "list", "watch")
-# A child is read again on a conflict, patched, and deleted alone or with its siblings.
+# A child is read again after a conflict, patched, and deleted alone or in bulk.
 _CHILD = (*_READ, "create", "patch", "delete", "deletecollection")
-# What a scheduler sees of a gang: followed, and removed one by one.
-_MIRROR = (*_READ, "create", "patch", "delete")
-_MADE_ANEW = (*_READ, "create", "delete")
-
-
-class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Resources of one group, the verbs that are used on them, and what for. No names: all objects."""
-
-    group: str
-    resources: tuple[str, ...]
-    verbs: tuple[str, ...]
-    why: str
-    names: tuple[str, ...] = ()
-
-    def wire(self) -> JsonObject:
-        names = {"resourceNames": list(self.names)} if self.names else {}
-        return {
-            "apiGroups": [self.group],
-            "resources": list(self.resources),
-            **names,
-            "verbs": list(self.verbs),
-        }
+# Scheduler objects are watched, and deleted one by one.
+_SCHEDULER_OBJECT = (*_READ, "create", "patch", "delete")
+_RECREATED = (*_READ, "create", "delete")
 
 
 def cluster_rules(installation: Installation) -> tuple[PolicyRule, ...]:
@@ -80,15 +63,15 @@ def cluster_rules(installation: Installation) -> tuple[PolicyRule, ...]:
 
 
 def scheduler_rules(installation: Installation) -> tuple[PolicyRule, ...]:
-    """What only an installation needs that has a profile of the scheduler."""
+    """Return the rules that only installations with a profile of the scheduler need."""
     return tuple(rule for name in installation.configuration.scheduler.enabled for rule in _SCHEDULERS.get(name, ()))
 
 
 def lease_rules(installation: Installation) -> tuple[PolicyRule, ...]:
     name = installation.configuration.leader_election.resource_name
     return (
-        _rule((LEASES,), ("get", "patch"), "one of several replicas leads: read and renew the lease", names=(name,)),
-        _rule((LEASES,), ("create",), "the lease of the first leader; a create cannot be limited to a name"),
+        _rule((LEASES,), ("get", "patch"), "leader election: read and renew the lease", names=(name,)),
+        _rule((LEASES,), ("create",), "create the lease; a create cannot be limited to a name"),
     )
 
 
@@ -98,26 +81,27 @@ def certificate_rules(installation: Installation) -> tuple[PolicyRule, ...]:
         _rule(
             (SECRETS,),
             (*_READ, "patch"),
-            "the certificate of the webhooks, shared by all replicas and renewed in time",
+            "the certificate of the webhooks, which all replicas share and renew",
             names=(name,),
         ),
-        _rule((SECRETS,), ("create",), "the first certificate; a create cannot be limited to a name"),
+        _rule((SECRETS,), ("create",), "create the certificate; a create cannot be limited to a name"),
     )
 
 
 def rbac_objects(installation: Installation) -> tuple[JsonObject, ...]:
-    """Account, roles and bindings. A role without a use is left out."""
+    """Return the service account, roles and bindings, and the roles of users. Roles without a use are left out."""
     lease_namespace = installation.configuration.leader_election.resource_namespace or installation.namespace
     objects: list[JsonObject] = [
         {
             "apiVersion": "v1",
             "kind": "ServiceAccount",
             "metadata": object_metadata(NAME, installation.namespace),
-            # The operator's pods ask for their token; nobody else who uses this account shall get one unasked.
+            # The operator's pods request their token; other pods with this account get none automatically.
             "automountServiceAccountToken": False,
         },
-        _role("ClusterRole", CLUSTER_ROLE, "", cluster_rules(installation)),
-        _binding("ClusterRole", CLUSTER_ROLE, "", installation),
+        _build_role("ClusterRole", CLUSTER_ROLE, "", cluster_rules(installation)),
+        *user_role_objects(),
+        _build_binding("ClusterRole", CLUSTER_ROLE, "", installation),
     ]
     if installation.configuration.leader_election.enabled:
         objects += _bound_role(LEASE_ROLE, lease_namespace, lease_rules(installation), installation)
@@ -141,71 +125,72 @@ def _rule(
 
 
 _CONTROLLER = (
-    _rule((PODCLIQUESETS,), (*_READ, "patch"), "follow the sets, and guard them by a finalizer"),
-    _rule((PODCLIQUES, GROUPS), _CHILD, "make, change and remove the cliques and groups of a set"),
-    _rule((PODGANGS,), _CHILD, "make, change and remove the gangs of a set"),
-    _rule((PODCLIQUESETS, PODCLIQUES, GROUPS), ("patch",), "write what was observed", subresource="status"),
-    _rule((PODGANGS,), ("patch",), "write what was observed", subresource="status"),
+    _rule((PODCLIQUESETS,), (*_READ, "patch"), "watch sets, and add a finalizer"),
+    _rule((PODCLIQUES, GROUPS), _CHILD, "create, update and delete the cliques and groups of a set"),
+    _rule((PODGANGS,), _CHILD, "create, update and delete the gangs of a set"),
+    _rule((PODCLIQUESETS, PODCLIQUES, GROUPS), ("patch",), "write their status", subresource="status"),
+    _rule((PODGANGS,), ("patch",), "write their status", subresource="status"),
     _rule(
         (PODCLIQUESETS, PODCLIQUES, GROUPS),
         ("update",),
-        "own what is made for them, where OwnerReferencesPermissionEnforcement is on",
+        "own their children, if OwnerReferencesPermissionEnforcement is enabled",
         subresource="finalizers",
     ),
     _rule(
         (PODGANGS,),
         ("update",),
-        "own what a scheduler sees of them, where OwnerReferencesPermissionEnforcement is on",
+        "own their scheduler objects, if OwnerReferencesPermissionEnforcement is enabled",
         subresource="finalizers",
     ),
-    _rule((NATIVE_PODGROUPS,), _MIRROR, "show the gangs to kube-scheduler, where it knows gangs"),
-    # Their specs never change.
-    _rule((NATIVE_COMPOSITES,), _MADE_ANEW, "show which cliques are a gang to kube-scheduler, where it knows gangs"),
-    _rule((PODS, SERVICES), _CHILD, "make, ungate and remove pods, and the Services by which they find each other"),
+    _rule((NATIVE_PODGROUPS,), _SCHEDULER_OBJECT, "create the pod groups of kube-scheduler, if it supports gangs"),
+    # Their specs are immutable.
+    _rule((NATIVE_COMPOSITES,), _RECREATED, "create the composite pod groups of kube-scheduler, if it supports gangs"),
+    _rule((PODS, SERVICES), _CHILD, "create, ungate and delete pods, and the Services by which they find each other"),
     _rule(
         (CONTROLLER_REVISIONS,),
         _CHILD,
-        "keep the pod templates that a set had, to update replica by replica and to go back",
+        "store the pod templates of a set, for rolling updates and rollbacks",
     ),
-    _rule((NODES,), ("list", "watch"), "hold teardowns back while most nodes are out of reach"),
-    _rule((EVENTS,), ("get", "create", "patch"), "tell people what happened, and count repeats"),
+    _rule((ROLES, ROLE_BINDINGS), _SCHEDULER_OBJECT, "let init containers read the PodCliques that they wait for"),
+    _rule((NODES,), ("list", "watch"), "hold teardowns while most nodes are not ready"),
+    _rule((EVENTS,), ("get", "create", "patch"), "record events and count repeats"),
 )
 _ADMISSION = (
-    _rule((TOPOLOGY_BINDINGS,), _READ, "judge sets that name a topology, and find the node labels behind it"),
-    _rule((TOPOLOGY_BINDINGS,), ("patch",), "tell whether schedulers' own topologies agree", subresource="status"),
-    _rule((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), ("list", "watch"), "see whether our webhooks are right"),
+    _rule((TOPOLOGY_BINDINGS,), _READ, "validate sets that name a topology, and resolve its node labels"),
+    _rule((TOPOLOGY_BINDINGS,), ("patch",), "report whether the topologies of schedulers agree", subresource="status"),
+    _rule((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), ("list", "watch"), "check the webhook configurations of Grove"),
 )
 _SCHEDULERS: dict[str, tuple[PolicyRule, ...]] = {
     "kai-scheduler": (
-        _rule((KAI_PODGROUPS,), _MIRROR, "show the gangs to KAI"),
-        _rule((KAI_QUEUES,), _READ, "see whether the queue of a set is there"),
-        _rule((KAI_TOPOLOGIES,), _MIRROR, "show the topology of a ClusterTopologyBinding to KAI"),
+        _rule((KAI_PODGROUPS,), _SCHEDULER_OBJECT, "create the pod groups of KAI"),
+        _rule((KAI_QUEUES,), _READ, "check that the queue of a set exists"),
+        _rule((KAI_TOPOLOGIES,), _SCHEDULER_OBJECT, "create the topologies of KAI"),
         _rule(
             (TOPOLOGY_BINDINGS,),
             ("update",),
-            "own what KAI sees of them, where OwnerReferencesPermissionEnforcement is on",
+            "own their topologies of KAI, if OwnerReferencesPermissionEnforcement is enabled",
             subresource="finalizers",
         ),
     ),
     "volcano": (
-        _rule((VOLCANO_PODGROUPS,), _MIRROR, "show the gangs to Volcano"),
-        _rule((VOLCANO_QUEUES,), _READ, "see whether the queue of a set is there and open"),
+        _rule((VOLCANO_PODGROUPS,), _SCHEDULER_OBJECT, "create the pod groups of Volcano"),
+        _rule((VOLCANO_QUEUES,), _READ, "check that the queue of a set exists and is open"),
     ),
 }
-# Only where the certificate is our own.
+# Only if the operator creates the certificate itself.
 _TRUST = (
-    _rule((MUTATING_WEBHOOKS,), ("patch",), "keep the CA bundle of our own webhooks right", names=MUTATING_NAMES),
-    _rule((VALIDATING_WEBHOOKS,), ("patch",), "keep the CA bundle of our own webhooks right", names=VALIDATING_NAMES),
+    _rule((MUTATING_WEBHOOKS,), ("patch",), "update the CA bundle of Grove's webhooks", names=MUTATING_NAMES),
+    _rule((VALIDATING_WEBHOOKS,), ("patch",), "update the CA bundle of Grove's webhooks", names=VALIDATING_NAMES),
 )
 
 
 def _bound_role(
     name: str, namespace: str, rules: Iterable[PolicyRule], installation: Installation
 ) -> tuple[JsonObject, ...]:
-    return _role("Role", name, namespace, rules), _binding("Role", name, namespace, installation)
+    return _build_role("Role", name, namespace, rules), _build_binding("Role", name, namespace, installation)
 
 
-def _role(kind: str, name: str, namespace: str, rules: Iterable[PolicyRule]) -> JsonObject:
+def _build_role(kind: str, name: str, namespace: str, rules: Iterable[PolicyRule]) -> JsonObject:
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": kind,
@@ -214,7 +199,7 @@ def _role(kind: str, name: str, namespace: str, rules: Iterable[PolicyRule]) -> 
     }
 
 
-def _binding(kind: str, name: str, namespace: str, installation: Installation) -> JsonObject:
+def _build_binding(kind: str, name: str, namespace: str, installation: Installation) -> JsonObject:
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": f"{kind}Binding",

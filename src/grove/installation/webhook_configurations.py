@@ -1,8 +1,7 @@
-"""The webhook configurations: who is asked, about which writes, and when the API server need not ask at all.
+"""Webhook configurations: which writes the API server sends to which webhook, and match conditions that skip calls.
 
-Answering is in `admission/`. The match conditions are part of a promise: a webhook that is down never holds up a
-deletion. What is leaving is not asked about (giving up a finalizer is an update), nor is a write that changes nothing
-that we judge.
+`admission/` computes the responses. A webhook that is down never blocks a deletion: the match conditions skip
+terminating objects (the removal of a finalizer is an update), and writes that change no validated field.
 """
 
 from typing import Any, Literal
@@ -35,7 +34,7 @@ VALIDATE_SCALE_PATH = "/webhooks/validate-scale"
 VALIDATE_TOPOLOGY_PATH = "/webhooks/validate-clustertopology"
 AUTHORIZER_PATH = "/webhooks/authorizer-webhook"
 
-# Every configuration of ours, by name; names of objects are promises to whoever manages an installation.
+# The names of all configurations. They are stable: tools that manage installations use them.
 MUTATING_NAMES = ("podcliqueset-defaulting-webhook",)
 VALIDATING_NAMES = (
     "podcliqueset-validating-webhook",
@@ -52,7 +51,7 @@ _FailurePolicy = Literal["Fail", "Ignore"]
 
 
 class ServiceTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """The webhooks are reached through a Service: the operator runs in the cluster."""
+    """The Service of the webhooks, for an operator inside the cluster."""
 
     namespace: str
     name: str = "grove-operator"
@@ -60,7 +59,7 @@ class ServiceTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UrlTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """The webhooks are reached at an address, `https://host:port`: the operator runs outside of the cluster."""
+    """The address of the webhooks, `https://host:port`, for an operator outside of the cluster."""
 
     url: str
 
@@ -71,32 +70,36 @@ Target = ServiceTarget | UrlTarget
 def webhook_configurations(
     target: Target, *, ca_bundle: str, has_authorizer: bool, operator_user: str = ""
 ) -> tuple[JsonObject, ...]:
-    """Every configuration, in full: what the API server would fill in is written out, so that they can be compared.
+    """Return all configurations, including the defaults of the API server, so that they can be compared.
 
-    `ca_bundle` is base64, as on the wire; "" leaves it out, for whoever injects it later. The writes of `operator_user`
-    to cliques and groups, which it makes of a set that was judged, are not asked about again.
+    `ca_bundle` is base64, as on the wire; "" leaves it out, so that another component can inject it. Writes of
+    `operator_user` to cliques and groups are not reviewed: the set that they follow from was reviewed.
     """
     made = _Maker(target=target, ca_bundle=ca_bundle, operator_user=operator_user)
     configurations = [
-        _mutating("podcliqueset-defaulting-webhook", made.set_defaulting()),
-        _validating("podcliqueset-validating-webhook", made.set_validating()),
-        _validating("podclique-validating-webhook", made.child_validating("pclq", PODCLIQUES, VALIDATE_CLIQUE_PATH)),
-        _validating(
+        _build_mutating_webhook("podcliqueset-defaulting-webhook", made.set_defaulting()),
+        _build_validating_webhook("podcliqueset-validating-webhook", made.set_validating()),
+        _build_validating_webhook(
+            "podclique-validating-webhook", made.child_validating("pclq", PODCLIQUES, VALIDATE_CLIQUE_PATH)
+        ),
+        _build_validating_webhook(
             "podcliquescalinggroup-validating-webhook", made.child_validating("pcsg", GROUPS, VALIDATE_GROUP_PATH)
         ),
-        _validating("scale-validating-webhook", made.scale_validating()),
-        _validating("clustertopology-validating-webhook", made.topology_validating()),
+        _build_validating_webhook("scale-validating-webhook", made.scale_validating()),
+        _build_validating_webhook("clustertopology-validating-webhook", made.topology_validating()),
     ]
     if has_authorizer:
-        configurations.append(_validating("authorizer-webhook", made.authorizer(), made.deletion_authorizer()))
+        configurations.append(
+            _build_validating_webhook("authorizer-webhook", made.authorizer(), made.deletion_authorizer())
+        )
     return tuple(configurations)
 
 
-# --- when the API server asks ----------------------------------------------------------------------------------------
+# --- match conditions ------------------------------------------------------------------------------------------------
 
 Condition = dict[str, str]
 
-_NOT_LEAVING: Condition = {
+_NOT_TERMINATING: Condition = {
     "name": "not-leaving",
     "expression": "request.operation == 'CREATE' || !has(oldObject.metadata.deletionTimestamp)",
 }
@@ -104,7 +107,7 @@ _SPEC_CHANGED: Condition = {
     "name": "spec-changed",
     "expression": "request.operation == 'CREATE' || object.?spec != oldObject.?spec",
 }
-# Of a set's metadata one annotation is judged: multi-node NVLink is not switched on or off later.
+# One annotation of a set is validated: multi-node NVLink cannot be enabled or disabled later.
 _SET_CHANGED: Condition = {
     "name": "spec-or-nvlink-group-changed",
     "expression": (
@@ -113,12 +116,12 @@ _SET_CHANGED: Condition = {
         f"oldObject.metadata.?annotations[?'{labels.MNNVL_GROUP}']"
     ),
 }
-# A Scale leaves a count of zero out.
+# A Scale omits a count of zero.
 _SCALE_CHANGED: Condition = {
     "name": "replicas-changed",
     "expression": "object.?spec.?replicas.orValue(0) != oldObject.?spec.?replicas.orValue(0)",
 }
-# Objects that say they belong to a set, in one of the two ways: each of them can be left out, or added later.
+# Objects that claim to belong to a set, by label or by owner: each can be missing, or be added later.
 _CLAIMS_A_SET: Condition = {
     "name": "claims-a-set",
     "expression": " || ".join(
@@ -128,9 +131,9 @@ _CLAIMS_A_SET: Condition = {
         for one in ("object", "oldObject")
     ),
 }
-# What is leaving is not held up, and what schedulers keep of a gang is theirs to update. But neither may become a set's
-# by a write that nobody is asked about.
-_NOT_LEAVING_UNLESS_IT_CLAIMS: Condition = {
+# Terminating objects are not blocked, and schedulers may update their own objects. But a write that makes one of them
+# part of a set is reviewed.
+_NOT_TERMINATING_UNLESS_IT_CLAIMS: Condition = {
     "name": "not-leaving-unless-it-claims",
     "expression": (
         "request.operation == 'CREATE' || "
@@ -139,7 +142,7 @@ _NOT_LEAVING_UNLESS_IT_CLAIMS: Condition = {
         "object.metadata.?labels != oldObject.metadata.?labels"
     ),
 }
-# Else a certificate that has expired could never be replaced: the write would have to be allowed by way of it.
+# Otherwise an expired certificate could never be replaced: the webhook that reviews the write would need it.
 _NOT_OUR_CERTIFICATE: Condition = {
     "name": "not-the-webhooks-own-secret",
     "expression": (
@@ -152,11 +155,11 @@ _NOT_OUR_CERTIFICATE: Condition = {
 def _not_by(user: str) -> tuple[Condition, ...]:
     if not user:
         return ()
-    return ({"name": "not-by-the-operator", "expression": f"request.userInfo.username != {_quoted(user)}"},)
+    return ({"name": "not-by-the-operator", "expression": f"request.userInfo.username != {_quote(user)}"},)
 
 
-def _quoted(text: str) -> str:
-    """As a string of the expression language, which escapes as JSON does."""
+def _quote(text: str) -> str:
+    """Return a CEL string literal. CEL escapes like JSON."""
     return msgspec.json.encode(text).decode()
 
 
@@ -164,7 +167,7 @@ def _quoted(text: str) -> str:
 
 
 class _Maker(msgspec.Struct, frozen=True, kw_only=True):
-    """What all webhooks of one installation have in common."""
+    """A builder of the webhooks of one installation."""
 
     target: Target
     ca_bundle: str
@@ -175,17 +178,17 @@ class _Maker(msgspec.Struct, frozen=True, kw_only=True):
             "pcs.defaulting.webhooks.grove.io",
             DEFAULT_SET_PATH,
             [_rule(PODCLIQUESETS)],
-            (_NOT_LEAVING, _SPEC_CHANGED),
+            (_NOT_TERMINATING, _SPEC_CHANGED),
         )
-        # Whoever changes a set after us may have left something out.
+        # A webhook that changes the set later may leave fields without defaults.
         return webhook | {"reinvocationPolicy": "IfNeeded"}
 
     def set_validating(self) -> JsonObject:
         name = "pcs.validating.webhooks.grove.io"
-        return self._webhook(name, VALIDATE_SET_PATH, [_rule(PODCLIQUESETS)], (_NOT_LEAVING, _SET_CHANGED))
+        return self._webhook(name, VALIDATE_SET_PATH, [_rule(PODCLIQUESETS)], (_NOT_TERMINATING, _SET_CHANGED))
 
     def child_validating(self, short: str, resource: Resource[Any], path: str) -> JsonObject:
-        conditions = (_NOT_LEAVING, _SPEC_CHANGED, *_not_by(self.operator_user))
+        conditions = (_NOT_TERMINATING, _SPEC_CHANGED, *_not_by(self.operator_user))
         return self._webhook(f"{short}.validating.webhooks.grove.io", path, [_rule(resource)], conditions)
 
     def scale_validating(self) -> JsonObject:
@@ -198,7 +201,7 @@ class _Maker(msgspec.Struct, frozen=True, kw_only=True):
             "clustertopology.validating.webhooks.grove.io",
             VALIDATE_TOPOLOGY_PATH,
             [_rule(TOPOLOGY_BINDINGS)],
-            (_NOT_LEAVING, _SPEC_CHANGED),
+            (_NOT_TERMINATING, _SPEC_CHANGED),
         )
 
     def authorizer(self) -> JsonObject:
@@ -207,7 +210,7 @@ class _Maker(msgspec.Struct, frozen=True, kw_only=True):
             for group, version, resources, operations in _protected_writes()
         ]
         conditions = (
-            _NOT_LEAVING_UNLESS_IT_CLAIMS,
+            _NOT_TERMINATING_UNLESS_IT_CLAIMS,
             _NOT_OUR_CERTIFICATE,
             *_not_by(self.operator_user),
             _CLAIMS_A_SET,
@@ -215,7 +218,10 @@ class _Maker(msgspec.Struct, frozen=True, kw_only=True):
         return self._webhook("authorizer.webhooks.grove.io", AUTHORIZER_PATH, rules, conditions)
 
     def deletion_authorizer(self) -> JsonObject:
-        """Apart, because it is not asked when it does not answer: it would hold up deletions."""
+        """Build the webhook for deletions.
+
+        It is separate because its failure policy is Ignore: it must not block deletions.
+        """
         rules = [
             _rules(group, version, resources, operations, "Namespaced")
             for group, version, resources, operations in _protected_from_deletion()
@@ -242,7 +248,7 @@ class _Maker(msgspec.Struct, frozen=True, kw_only=True):
             "clientConfig": self._client_config(path),
             "rules": rules,
             "failurePolicy": failure_policy,
-            # A write through another version of the API means the same object, and must not slip past us.
+            # A write through another API version changes the same object and must be reviewed too.
             "matchPolicy": "Equivalent",
             "namespaceSelector": {},
             "objectSelector": {},
@@ -266,11 +272,11 @@ _Protected = tuple[str, str, list[str], tuple[str, ...]]
 
 
 def _protected_writes() -> list[_Protected]:
-    """What the authorizer protects from being forged or edited: what the operator makes, and would take for its own.
+    """Return the writes that the authorizer reviews: to objects that the operator creates, or would take for its own.
 
-    The status of a child is a fact to the operator. What schedulers keep of a gang is written by them too, so only
-    that nobody else makes one, or makes one a gang's, is watched; and only for the scheduler of Kubernetes, which makes
-    none itself.
+    The operator trusts the status of its children, so their status is protected too. Schedulers update their own
+    objects of a gang. So only creates and ownership changes of these are reviewed, and only for kube-scheduler, which
+    creates none itself.
     """
     both, update = ("CREATE", "UPDATE"), ("UPDATE",)
     cliques, groups, gangs, revisions = PODCLIQUES.plural, GROUPS.plural, PODGANGS.plural, CONTROLLER_REVISIONS
@@ -289,7 +295,7 @@ def _protected_writes() -> list[_Protected]:
 
 
 def _protected_from_deletion() -> list[_Protected]:
-    """The same, but for pods, which everybody may delete: they are replaced."""
+    """Return the deletes that the authorizer reviews. Pods are not among them: the operator replaces them."""
     revisions = CONTROLLER_REVISIONS
     return [
         ("", "v1", ["secrets", "serviceaccounts", SERVICES.plural], ("DELETE",)),
@@ -316,11 +322,11 @@ def _rules(group: str, version: str, resources: list[str], operations: tuple[str
     }
 
 
-def _mutating(name: str, *webhooks: JsonObject) -> JsonObject:
+def _build_mutating_webhook(name: str, *webhooks: JsonObject) -> JsonObject:
     return _configuration(MUTATING_WEBHOOKS, name, webhooks)
 
 
-def _validating(name: str, *webhooks: JsonObject) -> JsonObject:
+def _build_validating_webhook(name: str, *webhooks: JsonObject) -> JsonObject:
     return _configuration(VALIDATING_WEBHOOKS, name, webhooks)
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from grove.api.values.message_text import brief
+from grove.api.values.message_text import sanitize_message
 
 
 class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -30,7 +30,7 @@ class ApiError(Exception):
     """
 
     def __init__(self, code: int, reason: str, message: str, retry_after: float | None = None) -> None:
-        self.brief = brief(message)
+        self.brief = sanitize_message(message)
         super().__init__(f"{code} {reason}: {self.brief}")
         self.code = code
         self.reason = reason
@@ -57,11 +57,11 @@ class ApiError(Exception):
 
     @property
     def is_gone(self) -> bool:
-        """Return whether the resourceVersion or continue token is too old: list again."""
+        """Return whether the resourceVersion or continue token is too old. The client must then list again."""
         return self.code == 410
 
     @property
-    def is_refusal(self) -> bool:
+    def is_rejection(self) -> bool:
         """Return whether the server rejected the request: quota, admission, validation. Do not retry at once."""
         return self.code in (400, 403, 422) and not self.is_other_object
 
@@ -71,7 +71,7 @@ class ApiError(Exception):
         return self.code in (0, 408, 429) or self.code >= 500
 
     @property
-    def is_without_answer(self) -> bool:
+    def is_outcome_unknown(self) -> bool:
         """Return whether it is unknown if the request was executed."""
         return self.code in (0, 408) or self.code >= 500
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from grove.api.resources import PODS, Object, Resource
-from grove.api.types.meta import HasMetadata, JsonObject
+from grove.api.types.meta import HasMetadata, JsonObject, WireStruct
 from grove.clock import Clock
 from grove.kube.api_errors import ApiError, ConnectionLost, NoCredentials
 from grove.kube.response_decoding import (
@@ -41,6 +41,16 @@ _LIST_ATTEMPTS = 3
 LIST_SECONDS = 120.0
 
 
+class _TokenStatus(WireStruct):
+    token: str = ""
+
+
+class _IssuedToken(WireStruct):
+    """The response to a TokenRequest."""
+
+    status: _TokenStatus = _TokenStatus()
+
+
 class Client:
     """A client of one server, for one flow of writes.
 
@@ -53,11 +63,15 @@ class Client:
         self._transport = transport
         self._clock = clock
         self._limiter = limiter
-        self._lane = flow
+        self._flow = flow
 
-    def in_lane(self, flow: str) -> "Client":
+    def with_flow(self, flow: str) -> "Client":
         """Return a client of the same server; flows share the write limit fairly."""
         return Client(self._transport, self._clock, self._limiter, flow=flow)
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         request = Request(method="GET", path=resource.path(namespace, name))
@@ -76,7 +90,15 @@ class Client:
             content = {}
         return content if isinstance(content, dict) else {}
 
-    async def try_create(self, resource: Resource[Any], namespace: str, body: JsonObject) -> JsonObject:
+    async def read_log(self, namespace: str, pod: str, *, container: str, tail: int, is_previous: bool = False) -> str:
+        """Return the last lines of a container's log; `is_previous`: of the run before the current one."""
+        query = {"container": container, "tailLines": str(tail)} | ({"previous": "true"} if is_previous else {})
+        request = Request(method="GET", path=PODS.path(namespace, pod, "log"), query=query)
+        response = await self._send(request)
+        check(request, response)
+        return response.body.decode(errors="replace")
+
+    async def dry_run_create(self, resource: Resource[Any], namespace: str, body: JsonObject) -> JsonObject:
         """Return what a create would store, by a dry run: it shows which fields this server keeps."""
         request = Request(
             method="POST", path=resource.path(namespace), query={"dryRun": "All"}, body=msgspec.json.encode(body)
@@ -173,8 +195,8 @@ class Client:
 
         Raises a 409 if the object of this name has another uid.
         """
-        preconditions = _present(uid=uid, resourceVersion=resource_version)
-        options = _present(
+        preconditions = _without_none(uid=uid, resourceVersion=resource_version)
+        options = _without_none(
             kind="DeleteOptions",
             apiVersion="v1",
             propagationPolicy=propagation,
@@ -224,6 +246,14 @@ class Client:
         request = Request(method="POST", path=path, body=msgspec.json.encode(binding))
         check(request, await self._send(request))
 
+    async def create_token(self, namespace: str, account: str, body: JsonObject) -> str:
+        """Request a token of a service account and return it."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        request = Request(method="POST", path=path, body=msgspec.json.encode(body))
+        response = await self._send(request)
+        check(request, response)
+        return msgspec.json.decode(response.body, type=_IssuedToken).status.token
+
     def watch(
         self,
         resource: Resource[T],
@@ -268,16 +298,16 @@ class Client:
     async def _send(self, request: Request) -> Response:
         if self._limiter is None or not request.is_write:
             return await self._transport.send(request)
-        async with self._limiter.turn(self._lane) as turn:
+        async with self._limiter.slot(self._flow) as slot:
             try:
                 response = await self._transport.send(request)
             except NoCredentials:
                 # Nothing was sent, so the limit does not change.
                 raise
             except ConnectionLost:
-                turn.unanswered()
+                slot.record_no_response()
                 raise
-            turn.answered(response.status, retry_after=retry_after_of(response))
+            slot.record_response(response.status, retry_after=retry_after_of(response))
             return response
 
 
@@ -312,8 +342,8 @@ def _as_stored(body: JsonObject) -> bytes:
 
 
 def _selection(label_selector: str, field_selector: str) -> dict[str, str]:
-    return _present(labelSelector=label_selector or None, fieldSelector=field_selector or None)
+    return _without_none(labelSelector=label_selector or None, fieldSelector=field_selector or None)
 
 
-def _present(**fields: Any) -> JsonObject:
+def _without_none(**fields: Any) -> JsonObject:
     return {name: value for name, value in fields.items() if value is not None}

@@ -14,7 +14,7 @@ import msgspec
 from grove.clock import Clock
 from grove.errors import UserError
 from grove.kube.api_errors import NoCredentials
-from grove.kube.exec_credential import PluginAnswer, ask_plugin
+from grove.kube.exec_credential import PluginCredential, run_plugin
 from grove.kube.kubeconfig import Access, ExecPlugin, is_token
 from grove.kube.tls import Tls, tls_context
 
@@ -27,7 +27,7 @@ SHORTEST_LIFE_SECONDS = 5.0
 # A plugin that failed while its last credential is still valid does not run again for this long ...
 PLUGIN_PAUSE_SECONDS = 10.0
 # ... nor does one whose credentials the server rejects: else every rejected request would start a process.
-REFUSED_PAUSE_SECONDS = 10.0
+REJECTED_PAUSE_SECONDS = 10.0
 
 
 class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -37,15 +37,17 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     tls: Tls
 
     def __repr__(self) -> str:
-        return f"Identity({'with' if self.token else 'without'} a token)"
+        return f"ClientIdentity({'with' if self.token else 'without'} a token)"
 
 
 class Credentials(Protocol):
+    """The credentials of a client."""
+
     async def current(self) -> ClientIdentity:
         """Return the current identity. Raises `NoCredentials` if there is none."""
         ...
 
-    async def renew(self, refused: ClientIdentity) -> bool:
+    async def renew(self, rejected: ClientIdentity) -> bool:
         """Renew credentials that the server rejected; return whether there are others to try now."""
         ...
 
@@ -69,10 +71,10 @@ class FileCredentials:
             self._read_files()
         return self._identity
 
-    async def renew(self, refused: ClientIdentity) -> bool:
-        if self._identity is refused:
+    async def renew(self, rejected: ClientIdentity) -> bool:
+        if self._identity is rejected:
             self._read_files()
-        return self._identity is not refused
+        return self._identity is not rejected
 
     def _read_files(self) -> None:
         token, tls = self._read_token(), self._read_certificates()
@@ -90,7 +92,7 @@ class FileCredentials:
         if self._identity.token:
             # The file is being replaced: the old token is still valid for a while.
             return self._identity.token
-        raise NoCredentials(f"{path}: no token can be read there; check tokenFile and its permissions")
+        raise NoCredentials(f"{path}: no token can be read; check tokenFile and its permissions")
 
     def _read_certificates(self) -> Tls:
         """Return the TLS context; a new one only if the certificates changed and are valid."""
@@ -120,92 +122,92 @@ class PluginCredentials:
         self._plugin = plugin
         self._clock = clock
         self._tls = tls_context(access)
-        self._answer = PluginAnswer()
+        self._credential = PluginCredential()
         self._identity: ClientIdentity | None = None
-        self._ask_again_at: datetime | None = None
-        self._one_at_a_time = asyncio.Lock()
+        self._refresh_at: datetime | None = None
+        self._lock = asyncio.Lock()
         self._run_count = 0
         self._error: NoCredentials | None = None
-        self._refused_at = float("-inf")
+        self._rejected_at = float("-inf")
 
     async def current(self) -> ClientIdentity:
         run_count = self._run_count
-        if self._identity is not None and (not self._is_due() or self._is_asked_early()):
+        if self._identity is not None and (not self._is_due() or self._is_refreshing()):
             return self._identity
-        async with self._one_at_a_time:
+        async with self._lock:
             # A run that was waited for counts, even if it failed: waiting requests must not run the plugin one by one.
             if self._run_count == run_count:
                 await self._refresh()
-        if self._identity is None or (self._error is not None and not self._is_still_good()):
+        if self._identity is None or (self._error is not None and not self._is_valid()):
             raise NoCredentials(self._error.message if self._error is not None else "there are no credentials yet")
         return self._identity
 
-    async def renew(self, refused: ClientIdentity) -> bool:
-        async with self._one_at_a_time:
-            if self._identity is not refused:
+    async def renew(self, rejected: ClientIdentity) -> bool:
+        async with self._lock:
+            if self._identity is not rejected:
                 return True
-            if self._clock.monotonic() - self._refused_at < REFUSED_PAUSE_SECONDS:
+            if self._clock.monotonic() - self._rejected_at < REJECTED_PAUSE_SECONDS:
                 return False
             run_count = self._run_count
             try:
-                await self._ask()
+                await self._run_plugin()
             finally:
                 # Not if this request was cancelled: then the next one runs the plugin.
                 if self._run_count != run_count:
-                    self._refused_at = self._clock.monotonic()
+                    self._rejected_at = self._clock.monotonic()
             return True
 
     def _is_due(self) -> bool:
-        return self._ask_again_at is not None and self._clock.now() >= self._ask_again_at
+        return self._refresh_at is not None and self._clock.now() >= self._refresh_at
 
-    def _is_asked_early(self) -> bool:
+    def _is_refreshing(self) -> bool:
         """Return whether another request runs the plugin and the last credential is still valid: no need to wait."""
-        return self._one_at_a_time.locked() and self._is_still_good()
+        return self._lock.locked() and self._is_valid()
 
     async def _refresh(self) -> None:
         """Run the plugin; ignore a failure while the last credential is still valid."""
         try:
-            await self._ask()
+            await self._run_plugin()
         except NoCredentials:
-            if self._identity is None or not self._is_still_good():
+            if self._identity is None or not self._is_valid():
                 raise
-            self._ask_again_at = self._clock.now() + timedelta(seconds=PLUGIN_PAUSE_SECONDS)
+            self._refresh_at = self._clock.now() + timedelta(seconds=PLUGIN_PAUSE_SECONDS)
 
-    async def _ask(self) -> None:
+    async def _run_plugin(self) -> None:
         try:
-            answer = await ask_plugin(self._plugin, self._access)
-            tls = self._tls_with(answer)
+            credential = await run_plugin(self._plugin, self._access)
+            tls = self._tls_with(credential)
         except NoCredentials as error:
             self._run_count += 1
             self._error = error
             raise
         self._run_count += 1
         self._error = None
-        self._answer, self._tls = answer, tls
-        self._identity = ClientIdentity(token=answer.token, tls=tls)
-        self._ask_again_at = _ask_again_at(answer.expires_at, self._clock.now())
+        self._credential, self._tls = credential, tls
+        self._identity = ClientIdentity(token=credential.token, tls=tls)
+        self._refresh_at = _refresh_at(credential.expires_at, self._clock.now())
 
-    def _is_still_good(self) -> bool:
-        expires_at = self._answer.expires_at
+    def _is_valid(self) -> bool:
+        expires_at = self._credential.expires_at
         return expires_at is None or self._clock.now() < expires_at
 
-    def _tls_with(self, answer: PluginAnswer) -> Tls:
+    def _tls_with(self, credential: PluginCredential) -> Tls:
         """Return the TLS context; the same one for the same certificate, because connections are kept per context."""
-        if answer.certificate == self._answer.certificate and answer.key == self._answer.key:
+        if credential.certificate == self._credential.certificate and credential.key == self._credential.key:
             return self._tls
-        certificate, key = answer.certificate, answer.key
+        certificate, key = credential.certificate, credential.key
         if certificate is None:
             certificate, key = self._access.client_certificate, self._access.client_key
         try:
             return tls_context(msgspec.structs.replace(self._access, client_certificate=certificate, client_key=key))
         except UserError as error:
             raise NoCredentials(
-                f"the credential plugin {self._plugin.command!r} answered with a certificate or key that cannot be"
-                " used; run it by hand and look at clientCertificateData"
+                f"the credential plugin {self._plugin.command!r} returned a certificate or key that cannot be"
+                " used; run it in a shell and check clientCertificateData"
             ) from error
 
 
-def _ask_again_at(expires_at: datetime | None, now: datetime) -> datetime | None:
+def _refresh_at(expires_at: datetime | None, now: datetime) -> datetime | None:
     """Return when to run the plugin again; None: only when the server rejects the credential."""
     if expires_at is None:
         return None

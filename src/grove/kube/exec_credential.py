@@ -20,7 +20,7 @@ from grove.api.types.meta import JsonObject
 from grove.kube.api_errors import NoCredentials
 from grove.kube.kubeconfig import Access, ExecPlugin, InteractiveMode, is_token
 
-ANSWER_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 # With a user at the terminal: time to log in.
 LOGIN_SECONDS = 300.0
 _KILL_SECONDS = 2.0
@@ -29,7 +29,7 @@ _QUOTED_CHARACTERS = 500
 _LONGEST_BYTES = 1 << 20
 
 
-class PluginAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class PluginCredential(msgspec.Struct, frozen=True, kw_only=True):
     """A token, a client certificate with its key, or both. Without expiry: valid until the server rejects it."""
 
     token: str = ""
@@ -38,7 +38,7 @@ class PluginAnswer(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
 
     def __repr__(self) -> str:
-        return f"PluginAnswer(expires_at={self.expires_at!r})"
+        return f"PluginCredential(expires_at={self.expires_at!r})"
 
 
 class _Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -54,24 +54,24 @@ class _ExecCredential(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     status: _Status | None = None
 
 
-async def ask_plugin(plugin: ExecPlugin, access: Access) -> PluginAnswer:
+async def run_plugin(plugin: ExecPlugin, access: Access) -> PluginCredential:
     """Run the plugin and return its credential. Raises `NoCredentials` if that fails."""
     is_interactive = _is_interactive(plugin)
     environment = {**os.environ, **dict(plugin.environment)}
-    environment["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(_question(plugin, access, is_interactive)).decode()
-    return _read_answer(plugin, await _run(plugin, environment, is_interactive=is_interactive))
+    environment["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(_exec_info(plugin, access, is_interactive)).decode()
+    return _decode_credential(plugin, await _run(plugin, environment, is_interactive=is_interactive))
 
 
 def _is_interactive(plugin: ExecPlugin) -> bool:
     has_terminal = sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive_mode is InteractiveMode.ALWAYS and not has_terminal:
-        raise _failure(plugin, "wants to ask somebody, and there is no terminal; log in with it by hand first")
+        raise _failure(plugin, "needs a terminal to prompt the user, and there is none; log in with it by hand first")
     return has_terminal and plugin.interactive_mode is not InteractiveMode.NEVER
 
 
-def _question(plugin: ExecPlugin, access: Access, is_interactive: bool) -> JsonObject:
+def _exec_info(plugin: ExecPlugin, access: Access, is_interactive: bool) -> JsonObject:
     spec: JsonObject = {"interactive": is_interactive}
-    if plugin.wants_cluster:
+    if plugin.provide_cluster_info:
         spec["cluster"] = _cluster(plugin, access)
     return {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
 
@@ -105,8 +105,8 @@ async def _run(plugin: ExecPlugin, environment: Mapping[str, str], *, is_interac
     except (OSError, ValueError) as error:
         hint = plugin.install_hint or "install it, or correct exec.command in the kubeconfig"
         raise _failure(plugin, f"cannot be started ({getattr(error, 'strerror', None) or error}); {hint}") from error
-    running = _Running(process=process, is_group=not is_interactive)
-    seconds = LOGIN_SECONDS if is_interactive else ANSWER_SECONDS
+    running = _RunningPlugin(process=process, is_group=not is_interactive)
+    seconds = LOGIN_SECONDS if is_interactive else TIMEOUT_SECONDS
     try:
         async with asyncio.timeout(seconds):
             output, errors = await asyncio.gather(
@@ -114,18 +114,20 @@ async def _run(plugin: ExecPlugin, environment: Mapping[str, str], *, is_interac
             )
             await process.wait()
     except TimeoutError as error:
-        raise _failure(plugin, f"did not answer within {seconds:g} s and was stopped; run it by hand") from error
+        raise _failure(
+            plugin, f"did not answer within {seconds:g} s and was stopped; run it in a shell to see why"
+        ) from error
     finally:
-        await _end(running)
+        await _stop(running)
     if max(len(output), len(errors)) > _LONGEST_BYTES:
-        raise _failure(plugin, "printed more than a credential can be and was stopped; run it by hand")
+        raise _failure(plugin, "printed more than 1 MiB and was stopped; run it in a shell and check its output")
     if process.returncode != 0:
-        said = " ".join(errors.decode("utf-8", "replace").split())[-_QUOTED_CHARACTERS:]
-        raise _failure(plugin, f"failed with code {process.returncode}: {said or 'it did not say why'}")
+        stderr = " ".join(errors.decode("utf-8", "replace").split())[-_QUOTED_CHARACTERS:]
+        raise _failure(plugin, f"failed with code {process.returncode}: {stderr or 'no error message'}")
     return output
 
 
-class _Running(msgspec.Struct, frozen=True, kw_only=True):
+class _RunningPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """A running plugin, perhaps with its own process group."""
 
     process: asyncio.subprocess.Process
@@ -139,7 +141,7 @@ class _Running(msgspec.Struct, frozen=True, kw_only=True):
                 self.process.kill()
 
 
-async def _read(stream: asyncio.StreamReader | None, running: _Running) -> bytes:
+async def _read(stream: asyncio.StreamReader | None, running: _RunningPlugin) -> bytes:
     """Return all output; if it is too long, kill the plugin and return one byte more than the limit."""
     if stream is None:
         return b""
@@ -154,7 +156,7 @@ async def _read(stream: asyncio.StreamReader | None, running: _Running) -> bytes
     return content
 
 
-async def _end(running: _Running) -> None:
+async def _stop(running: _RunningPlugin) -> None:
     if running.process.returncode is not None:
         return
     running.kill()
@@ -164,23 +166,25 @@ async def _end(running: _Running) -> None:
             await running.process.wait()
 
 
-def _read_answer(plugin: ExecPlugin, output: bytes) -> PluginAnswer:
+def _decode_credential(plugin: ExecPlugin, output: bytes) -> PluginCredential:
     try:
-        answer = msgspec.json.decode(output, type=_ExecCredential)
+        credential = msgspec.json.decode(output, type=_ExecCredential)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _failure(plugin, f"did not print an ExecCredential ({error}); run it by hand") from error
-    if (answer.kind, answer.api_version) != ("ExecCredential", plugin.api_version):
-        said = f"{answer.kind} of {answer.api_version}"
-        raise _failure(plugin, f"answered with {said}, not ExecCredential of {plugin.api_version}; correct apiVersion")
-    status = answer.status or _Status()
+        raise _failure(
+            plugin, f"did not print an ExecCredential ({error}); run it in a shell and check its output"
+        ) from error
+    if (credential.kind, credential.api_version) != ("ExecCredential", plugin.api_version):
+        found = f"{credential.kind} of {credential.api_version}"
+        raise _failure(plugin, f"returned {found}, not ExecCredential of {plugin.api_version}; correct apiVersion")
+    status = credential.status or _Status()
     token = (status.token or "").strip()
     if token and not is_token(token):
-        raise _failure(plugin, "answered with a token that contains what no token does; run it by hand")
+        raise _failure(plugin, "returned a token with invalid characters; run it in a shell and check its output")
     if bool(status.client_certificate_data) != bool(status.client_key_data):
-        raise _failure(plugin, "answered with only one of clientCertificateData and clientKeyData; it must be both")
+        raise _failure(plugin, "returned only one of clientCertificateData and clientKeyData; both are required")
     if not token and not status.client_certificate_data:
-        raise _failure(plugin, "answered with neither a token nor a certificate; run it by hand")
-    return PluginAnswer(
+        raise _failure(plugin, "returned neither a token nor a certificate; run it in a shell and check its output")
+    return PluginCredential(
         token=token,
         certificate=_pem(status.client_certificate_data),
         key=_pem(status.client_key_data),

@@ -25,13 +25,11 @@ from grove.kube.api_errors import ConnectionLost
 from grove.kube.credentials import ClientIdentity, credentials_of
 from grove.kube.kubeconfig import Access
 from grove.kube.response_decoding import check
-from grove.kube.transport import READ_HEADERS, Request, Response, user_agent
+from grove.kube.transport import READ_HEADERS, WATCH_SILENCE_SECONDS, Request, Response, user_agent
 
 CONNECTIONS = 128
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
-# A server sends a bookmark about every minute, the first perhaps after two, even for kinds without objects.
-WATCH_SILENCE_SECONDS = 200.0
 # Shorter than the timeouts of servers and load balancers, so that the client usually closes first.
 IDLE_SECONDS = 30.0
 # A dead peer (a node without power, an expired NAT entry) is detected after about a minute.
@@ -48,7 +46,7 @@ class HttpTransport:
         self._credentials = credentials_of(access, clock)
         self._proxy = _Proxy.of(access)
         connector = aiohttp.TCPConnector(
-            limit=0, ttl_dns_cache=60, keepalive_timeout=IDLE_SECONDS, socket_factory=_watched_socket
+            limit=0, ttl_dns_cache=60, keepalive_timeout=IDLE_SECONDS, socket_factory=_keepalive_socket
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -57,7 +55,7 @@ class HttpTransport:
             middlewares=(_send_writes_once,),
         )
         # Watches keep their connection for minutes; they must not use those of short requests.
-        self._turns = asyncio.Semaphore(CONNECTIONS)
+        self._slots = asyncio.Semaphore(CONNECTIONS)
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,23 +78,23 @@ class HttpTransport:
     async def _exchange(self, request: Request, identity: ClientIdentity) -> Response:
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS, connect=CONNECT_SECONDS)
         try:
-            async with self._turns, await self._ask(request, identity, timeout) as answer:
-                return Response(status=answer.status, body=await answer.read(), headers=_headers(answer))
+            async with self._slots, await self._send_once(request, identity, timeout) as response:
+                return Response(status=response.status, body=await response.read(), headers=_headers(response))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._lost(request, error) from error
+            raise self._connection_lost(request, error) from error
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         identity = await self._credentials.current()
-        answer = await self._open(request, identity)
+        response = await self._open(request, identity)
         try:
-            if answer.status == 401 and await self._credentials.renew(identity):
-                answer.close()
-                answer = await self._open(request, await self._credentials.current())
-            await self._check_stream(request, answer)
-            yield self._lines(request, answer)
+            if response.status == 401 and await self._credentials.renew(identity):
+                response.close()
+                response = await self._open(request, await self._credentials.current())
+            await self._check_stream(request, response)
+            yield self._lines(request, response)
         finally:
-            _abandon(answer)
+            _abort(response)
 
     async def _open(self, request: Request, identity: ClientIdentity) -> aiohttp.ClientResponse:
         """Open a stream. It has no total timeout, but its headers must arrive in time."""
@@ -105,36 +103,36 @@ class HttpTransport:
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=silence)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await self._ask(request, identity, timeout)
+                return await self._send_once(request, identity, timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._lost(request, error) from error
+            raise self._connection_lost(request, error) from error
 
-    async def _check_stream(self, request: Request, answer: aiohttp.ClientResponse) -> None:
-        if answer.status < 300 and answer.content_type == "text/html":
-            raise ConnectionLost(f"{self._name(request)}: the answer is text/html, perhaps of a proxy in between")
-        if answer.status < 300:
+    async def _check_stream(self, request: Request, response: aiohttp.ClientResponse) -> None:
+        if response.status < 300 and response.content_type == "text/html":
+            raise ConnectionLost(f"{self._name(request)}: the response is text/html, perhaps from a proxy")
+        if response.status < 300:
             return
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                body = await answer.read()
+                body = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._lost(request, error) from error
-        check(request, Response(status=answer.status, body=body, headers=_headers(answer)))
+            raise self._connection_lost(request, error) from error
+        check(request, Response(status=response.status, body=body, headers=_headers(response)))
 
-    async def _lines(self, request: Request, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async def _lines(self, request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """Yield the lines. Split here: objects may be larger than the line limit of the reader."""
         rest = b""
         try:
-            async for chunk in answer.content.iter_any():
+            async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
                 for line in lines:
                     yield line
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._lost(request, error) from error
+            raise self._connection_lost(request, error) from error
         if rest:
             yield rest
 
-    async def _ask(
+    async def _send_once(
         self, request: Request, identity: ClientIdentity, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": request.accept or "application/json", **self._proxy.request_headers}
@@ -155,10 +153,10 @@ class HttpTransport:
             server_hostname=self._access.tls_server_name or None,
         )
 
-    def _lost(self, request: Request, error: Exception) -> ConnectionLost:
+    def _connection_lost(self, request: Request, error: Exception) -> ConnectionLost:
         # Remove the TLS settings of aiohttp from the message.
         why = re.sub(r" ssl:(<[^>]*>|\w+)", "", str(error))
-        return ConnectionLost(f"{self._name(request)}: {why or 'no answer in time'}")
+        return ConnectionLost(f"{self._name(request)}: {why or 'no response in time'}")
 
     def _name(self, request: Request) -> str:
         return f"{request.method} {self._access.server}{request.path}"
@@ -170,13 +168,13 @@ class _GuardedBody(aiohttp.BytesPayload):
     A server does not execute a request whose body did not arrive.
     """
 
-    def __init__(self, body: bytes, content_type: str, may_leave: Callable[[], bool]) -> None:
+    def __init__(self, body: bytes, content_type: str, may_send: Callable[[], bool]) -> None:
         super().__init__(body, content_type=content_type)
-        self._may_leave = may_leave
+        self._may_leave = may_send
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         if not self._may_leave():
-            raise ConnectionLost("not sent: it would come too late")
+            raise ConnectionLost("not sent: its deadline has passed")
         await super().write_with_length(writer, content_length)
 
 
@@ -185,9 +183,9 @@ _LARGE_BODY = 1 << 20
 
 
 def _body_of(request: Request) -> bytes | BytesIO | _GuardedBody | None:
-    if request.may_leave is None or not request.body:
+    if request.may_send is None or not request.body:
         return BytesIO(request.body) if len(request.body) > _LARGE_BODY else request.body or None
-    return _GuardedBody(request.body, request.content_type, request.may_leave)
+    return _GuardedBody(request.body, request.content_type, request.may_send)
 
 
 class _Proxy(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,15 +221,15 @@ async def _send_writes_once(request: aiohttp.ClientRequest, send: aiohttp.Client
         raise aiohttp.ClientConnectionError(str(error) or "the connection broke") from error
 
 
-def _abandon(answer: aiohttp.ClientResponse) -> None:
+def _abort(response: aiohttp.ClientResponse) -> None:
     """Abort an open stream. An orderly close would wait for the server while the client does not read."""
-    connection = answer.connection
+    connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
-    answer.close()
+    response.close()
 
 
-def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """Create a socket with TCP keepalive, which detects a dead peer even when nothing is sent."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family=family, type=kind, proto=protocol)
@@ -248,11 +246,11 @@ def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     return made
 
 
-def _headers(answer: aiohttp.ClientResponse) -> Mapping[str, str]:
+def _headers(response: aiohttp.ClientResponse) -> Mapping[str, str]:
     """Return the headers that are used; several warnings become lines."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name in READ_HEADERS:
-        values = answer.headers.getall(name, [])
+        values = response.headers.getall(name, [])
         if values:
-            found[name] = "\n".join(values)
-    return found
+            headers[name] = "\n".join(values)
+    return headers

@@ -1,13 +1,12 @@
 """Reads the access to a cluster from kubeconfig files, or from the service account of the pod.
 
-It follows the rules of kubectl, with one addition: a `.grove/kubeconfig` in the working directory, which `grove up`
-writes, comes first. `http_transport.py` connects, `credentials.py` provides current credentials, `exec_credential.py`
-runs credential plugins.
+The order: `--kubeconfig`, `KUBECONFIG`, the `.grove/kubeconfig` of a local cluster that answers (`local_cluster.py`),
+then kubectl's default. `http_transport.py` connects, `credentials.py` provides current credentials,
+`exec_credential.py` runs credential plugins.
 """
 
 import base64
 import binascii
-import socket
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -18,8 +17,8 @@ import msgspec
 import yaml
 
 from grove.errors import UserError
+from grove.kube.local_cluster import OWN_KUBECONFIG, find_ended, is_answering, is_local
 
-OWN_KUBECONFIG = Path(".grove/kubeconfig")
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -29,7 +28,7 @@ EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 class InteractiveMode(StrEnum):
-    """Whether a plugin may prompt the user at the terminal."""
+    """The modes in which a plugin may, or may not, prompt the user at the terminal."""
 
     NEVER = "Never"
     IF_AVAILABLE = "IfAvailable"
@@ -45,7 +44,7 @@ class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
     # Added to the environment of this process.
     environment: tuple[tuple[str, str], ...] = ()
     install_hint: str = ""
-    wants_cluster: bool = False
+    provide_cluster_info: bool = False
     cluster_config: object = None
     interactive_mode: InteractiveMode = InteractiveMode.IF_AVAILABLE
 
@@ -63,6 +62,10 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     source: str
+    # Empty in a pod.
+    context: str = ""
+    # The address of a local cluster that is gone, if this access was found only because of that.
+    gone_local: str = ""
     namespace: str = "default"
     certificate_authority: bytes | None = None
     certificate_authority_file: Path | None = None
@@ -81,47 +84,77 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         # Keys and tokens must not end up in a log or a traceback.
         return f"Access({self.server!r}, source={self.source!r})"
 
+    def __str__(self) -> str:
+        return f"{self.server} ({f'context {self.context} of ' if self.context else ''}{self.source})"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether `grove up` wrote this kubeconfig."""
+        return is_local(self.server, self.context)
+
 
 def find_access(environment: Mapping[str, str], *, kubeconfig: Path | None = None, context: str = "") -> Access:
     """Return the access to the cluster of a command. Raises `UserError` if there is none, or it is invalid."""
-    paths = _kubeconfig_paths(environment, kubeconfig)
-    if paths:
-        return _access_of(_merge([_read(path) for path in paths]), context, ", ".join(str(path) for path in paths))
-    in_cluster = _in_cluster(environment)
-    if in_cluster is not None:
-        return in_cluster
-    raise UserError("no cluster to talk to; start one with `grove up`, or name one with --kubeconfig or KUBECONFIG")
+    named = _named_paths(environment, kubeconfig)
+    if named:
+        return _load(named, context)
+    local, gone = _find_local(environment, context)
+    if local is not None:
+        return local
+    found = _find_default(environment, context)
+    if found is not None:
+        # Who names a context knows which cluster it is.
+        return msgspec.structs.replace(found, gone_local="" if context else gone)
+    if gone and OWN_KUBECONFIG.is_file():
+        raise UserError(
+            f"cannot reach {gone} (from {OWN_KUBECONFIG}): it does not answer; "
+            "is the cluster running? `grove up` starts one"
+        )
+    raise UserError("no cluster found; start one with `grove up`, or name one with --kubeconfig or KUBECONFIG")
+
+
+def _named_paths(environment: Mapping[str, str], kubeconfig: Path | None) -> list[Path]:
+    """Return the kubeconfig files that the user names with the option or the environment variable."""
+    if kubeconfig is not None:
+        if not kubeconfig.is_file():
+            what = "is a directory, not a file" if kubeconfig.is_dir() else "no such file"
+            raise UserError(f"{kubeconfig}: {what}; check --kubeconfig")
+        return [kubeconfig]
+    named = [Path(text) for text in environment.get("KUBECONFIG", "").split(":") if text]
+    found = [path for path in named if path.is_file()]
+    if named and not found:
+        raise UserError(f"KUBECONFIG={environment['KUBECONFIG']}: no such file; correct or unset KUBECONFIG")
+    return found
+
+
+def _find_local(environment: Mapping[str, str], context: str) -> tuple[Access | None, str]:
+    """Return the access to the local cluster of this directory; or None, and its address if it is gone."""
+    if not OWN_KUBECONFIG.is_file():
+        return None, find_ended(environment, OWN_KUBECONFIG)
+    config = _read(OWN_KUBECONFIG)
+    if context and context not in config.contexts:
+        return None, ""
+    access = _access_of(config, context, str(OWN_KUBECONFIG))
+    if is_answering(access.server, access.certificate_authority):
+        return access, ""
+    return None, access.server
+
+
+def _find_default(environment: Mapping[str, str], context: str) -> Access | None:
+    home = environment.get("HOME", "")
+    usual = Path(home, ".kube", "config")
+    if home and usual.is_file():
+        return _load([usual], context)
+    return _in_cluster(environment)
+
+
+def _load(paths: list[Path], context: str) -> Access:
+    return _access_of(_merge([_read(path) for path in paths]), context, ", ".join(str(path) for path in paths))
 
 
 def is_token(text: str) -> bool:
     """Return whether the text is valid in an HTTP header: anything else would be rejected or corrupt the request."""
     return text != "" and text.isascii() and text.isprintable() and " " not in text
-
-
-def is_listening(access: Access) -> bool:
-    """Return whether any process listens at the address of the server."""
-    url = urlsplit(access.server)
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex((url.hostname or "", url.port or 443)) == 0
-
-
-def _kubeconfig_paths(environment: Mapping[str, str], kubeconfig: Path | None) -> list[Path]:
-    """Return the kubeconfig files, in the order of precedence."""
-    if kubeconfig is not None:
-        if not kubeconfig.is_file():
-            what = "is a folder, not a file" if kubeconfig.is_dir() else "no such file"
-            raise UserError(f"{kubeconfig}: {what}; check --kubeconfig")
-        return [kubeconfig]
-    if OWN_KUBECONFIG.is_file():
-        return [OWN_KUBECONFIG]
-    named = [Path(text) for text in environment.get("KUBECONFIG", "").split(":") if text]
-    found = [path for path in named if path.is_file()]
-    if named and not found:
-        raise UserError(f"KUBECONFIG={environment['KUBECONFIG']}: no such file; correct or unset KUBECONFIG")
-    home = environment.get("HOME", "")
-    usual = Path(home, ".kube", "config")
-    return found or ([usual] if home and usual.is_file() else [])
 
 
 # --- the file --------------------------------------------------------------------------------------------------------
@@ -219,7 +252,7 @@ def _read(path: Path) -> _Config:
         raise UserError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
         first_line = str(error).splitlines()[0]
-        raise UserError(f"{path}: not a kubeconfig ({first_line}); correct it, or name another one") from error
+        raise UserError(f"{path}: not a kubeconfig ({first_line}); correct it, or choose another file") from error
     folder = path.absolute().parent
     return _Config(
         current_context=file.current_context,
@@ -260,23 +293,24 @@ def _merge(configs: list[_Config]) -> _Config:
 def _access_of(config: _Config, context_name: str, source: str) -> Access:
     name = context_name or config.current_context
     if not name:
-        raise UserError(f"{source}: has no current-context; choose one with --context{_choice(config.contexts)}")
+        raise UserError(f"{source}: has no current-context; choose one with --context{_list_contexts(config.contexts)}")
     context = config.contexts.get(name)
     if context is None:
-        raise UserError(f"{source}: has no context {name!r}; choose another one{_choice(config.contexts)}")
+        raise UserError(f"{source}: has no context {name!r}; choose another one{_list_contexts(config.contexts)}")
     cluster = config.clusters.get(context.cluster)
     if cluster is None or not cluster.server:
         raise UserError(f"{source}: context {name!r} names cluster {context.cluster!r}, which has no server; add it")
     user = config.users.get(context.user) if context.user else _User()
     if user is None:
-        raise UserError(f"{source}: context {name!r} names user {context.user!r}, which is not there; add it")
-    _refuse_removed(user, context.user, source)
-    _refuse_half_a_pair(user, context.user, source)
+        raise UserError(f"{source}: context {name!r} names user {context.user!r}, which does not exist; add it")
+    _reject_removed_auth(user, context.user, source)
+    _reject_missing_key(user, context.user, source)
     return Access(
         server=_server_url(cluster.server, source),
         source=source,
+        context=name,
         namespace=context.namespace or "default",
-        certificate_authority=_content(
+        certificate_authority=_read_content(
             cluster.certificate_authority_data, cluster.certificate_authority, "certificate-authority", source
         ),
         certificate_authority_file=_file(cluster.certificate_authority_data, cluster.certificate_authority),
@@ -285,21 +319,21 @@ def _access_of(config: _Config, context_name: str, source: str) -> Access:
         proxy_url=_proxy_url(cluster.proxy_url, source),
         token=_token(user.token, source),
         token_file=_file(user.token, user.token_file),
-        client_certificate=_content(
+        client_certificate=_read_content(
             user.client_certificate_data, user.client_certificate, "client-certificate", source
         ),
         client_certificate_file=_file(user.client_certificate_data, user.client_certificate),
-        client_key=_content(user.client_key_data, user.client_key, "client-key", source),
+        client_key=_read_content(user.client_key_data, user.client_key, "client-key", source),
         client_key_file=_file(user.client_key_data, user.client_key),
         plugin=_plugin_of(user, cluster, f"{source}: user {context.user!r}"),
     )
 
 
-def _choice(contexts: dict[str, _Context]) -> str:
+def _list_contexts(contexts: dict[str, _Context]) -> str:
     return f" (there are: {', '.join(sorted(contexts))})" if contexts else ""
 
 
-def _refuse_removed(user: _User, name: str, source: str) -> None:
+def _reject_removed_auth(user: _User, name: str, source: str) -> None:
     instead = "use a token, a tokenFile, a client certificate or a credential plugin (exec)"
     if user.auth_provider is not None:
         raise UserError(f"{source}: user {name!r} has an auth-provider, which Kubernetes removed; {instead}")
@@ -307,7 +341,7 @@ def _refuse_removed(user: _User, name: str, source: str) -> None:
         raise UserError(f"{source}: user {name!r} has a password, which Kubernetes no longer accepts; {instead}")
 
 
-def _refuse_half_a_pair(user: _User, name: str, source: str) -> None:
+def _reject_missing_key(user: _User, name: str, source: str) -> None:
     """Reject a certificate without its key: it would not be sent, and requests would be anonymous."""
     has_certificate = user.client_certificate or user.client_certificate_data
     if has_certificate and not (user.client_key or user.client_key_data):
@@ -332,7 +366,7 @@ def _is_web_address(text: str) -> bool:
 def _token(text: str, source: str) -> str:
     token = text.strip()
     if token and not is_token(token):
-        raise UserError(f"{source}: the token contains what no token does; copy it again")
+        raise UserError(f"{source}: the token contains invalid characters; copy it again")
     return token
 
 
@@ -367,7 +401,7 @@ def _plugin_of(user: _User, cluster: _Cluster, who: str) -> ExecPlugin | None:
         arguments=found.args or (),
         environment=tuple((variable.name, variable.value) for variable in found.env or ()),
         install_hint=(found.install_hint or "").strip(),
-        wants_cluster=found.provide_cluster_info,
+        provide_cluster_info=found.provide_cluster_info,
         cluster_config=extensions.get(EXEC_EXTENSION),
         interactive_mode=_interactive_mode(found, who),
     )
@@ -381,7 +415,7 @@ def _interactive_mode(found: _Exec, who: str) -> InteractiveMode:
         except ValueError as error:
             raise UserError(f"{who}: exec.interactiveMode is {found.interactive_mode!r}; use one of {modes}") from error
     if found.api_version.endswith("/v1"):
-        raise UserError(f"{who}: exec.interactiveMode is missing, which v1 requires; use one of {modes}")
+        raise UserError(f"{who}: exec.interactiveMode is missing; {found.api_version} requires one of {modes}")
     return InteractiveMode.IF_AVAILABLE
 
 
@@ -390,7 +424,7 @@ def _file(data: str, path: str) -> Path | None:
     return Path(path) if path and not data else None
 
 
-def _content(data: str, path: str, field: str, source: str) -> bytes | None:
+def _read_content(data: str, path: str, field: str, source: str) -> bytes | None:
     """Return the content of the `...-data` field, or of the file that the field names."""
     if data:
         try:
@@ -412,17 +446,23 @@ def _read_bytes(path: Path, what: str) -> bytes:
 # --- in a pod --------------------------------------------------------------------------------------------------------
 
 
+def service_account_folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder of the service account token. A process that runs as a pod has it below `GROVE_ROOT`."""
+    return Path(environment.get("GROVE_ROOT", "/")) / SERVICE_ACCOUNT.relative_to("/")
+
+
 def _in_cluster(environment: Mapping[str, str]) -> Access | None:
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
-    token_file = SERVICE_ACCOUNT / "token"
+    account = service_account_folder(environment)
+    token_file = account / "token"
     if not host or not token_file.is_file():
         return None
-    namespace_file = SERVICE_ACCOUNT / "namespace"
+    namespace_file = account / "namespace"
     return Access(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         source=str(SERVICE_ACCOUNT),
         namespace=namespace_file.read_text().strip() if namespace_file.is_file() else "default",
-        certificate_authority=_read_bytes(SERVICE_ACCOUNT / "ca.crt", "the service account's"),
-        certificate_authority_file=SERVICE_ACCOUNT / "ca.crt",
+        certificate_authority=_read_bytes(account / "ca.crt", "the service account's"),
+        certificate_authority_file=account / "ca.crt",
         token_file=token_file,
     )

@@ -55,6 +55,26 @@ class BackOff(msgspec.Struct, frozen=True, kw_only=True):
 State = ListAll | WatchFrom | BackOff
 
 
+def _ignore(*_: object) -> None:
+    pass
+
+
+class ReflectorCallbacks(msgspec.Struct, frozen=True, kw_only=True):
+    """Functions that a reflector calls."""
+
+    # An optional kind is served now, or is not served any more.
+    on_served_change: Callable[[], None] = _ignore
+    # A watch broke; the next response may come from another server.
+    on_watch_lost: Callable[[], None] = _ignore
+    # True: a watch was opened. False: it ended before its time.
+    on_watch: Callable[[bool], None] = _ignore
+    # The server lost known objects: its data were restored from a backup.
+    on_new_history: Callable[[], None] = _ignore
+
+
+_NO_CALLBACKS = ReflectorCallbacks()
+
+
 class Reflector(Generic[T]):
     """Keeps a store in sync with the server. Every failure is a state transition; none ends it."""
 
@@ -70,17 +90,9 @@ class Reflector(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         is_optional: bool = False,
-        changed: Callable[[], None] = lambda: None,
-        lost: Callable[[], None] = lambda: None,
-        on_watch: Callable[[bool], None] = lambda _: None,
-        on_new_history: Callable[[], None] = lambda: None,
+        callbacks: ReflectorCallbacks = _NO_CALLBACKS,
     ) -> None:
-        """An optional kind may not be served: then nothing of it exists. `changed` is called when that changes.
-
-        `lost` is called when a watch broke: whoever answers next may be another server. `on_watch` is called with True
-        when one was opened, and with False when it was cut or ended before its time. `on_new_history` is called when
-        the server turns out to have lost what was known of it: its data were restored from a backup.
-        """
+        """Create a reflector. An optional kind may not be served; then it has no objects."""
         self._client = client
         self._resource = resource
         self._store = store
@@ -90,23 +102,20 @@ class Reflector(Generic[T]):
         self._label_selector = label_selector
         self._field_selector = field_selector
         self._is_optional = is_optional
-        self._changed = changed
-        self._lost = lost
-        self._on_watch = on_watch
-        self._on_new_history = on_new_history
+        self._callbacks = callbacks
         self._resource_version = ""
         self.listed = asyncio.Event()
         """Set when the first list was applied."""
         self.answered = asyncio.Event()
-        """Set when the server listed the kind, or said that it does not know it."""
+        """Set when the server has listed the kind, or reported that it does not serve it."""
         self.is_missing = False
-        """The server does not serve this kind; it is asked again, later and later."""
-        # Since when no watch is open; None: one is.
+        """The server does not serve this kind. The reflector retries with a backoff."""
+        # When the last watch ended; None: one is open.
         self._blind_since: float | None = clock.monotonic()
         self.restarts = 0
-        """Watches that were refused, broke or fell silent; an orderly end is not counted."""
+        """The number of watches that were rejected, broke or hung; those that ended in order do not count."""
         self.unreadable: dict[Uid, ObjectMeta] = {}
-        """Objects in a form that our view does not understand: the store has none of them, or an older version."""
+        """Objects that cannot be decoded. The store does not have them, or has an older version."""
 
     @property
     def stale_seconds(self) -> float:
@@ -147,24 +156,24 @@ class Reflector(Generic[T]):
             )
         except ApiError as error:
             if error.is_not_found and self._is_optional:
-                self._tell_served(is_missing=True)
+                self._set_missing(is_missing=True)
             return self._back_off(ListAll(failures=state.failures + 1), error)
         self.unreadable = {one.uid: one for one in listing.unreadable}
         if self._store.apply_list(listing, mark):
-            self._on_new_history()
+            self._callbacks.on_new_history()
         self.listed.set()
-        self._tell_served(is_missing=False)
+        self._set_missing(is_missing=False)
         return WatchFrom(resource_version=listing.resource_version, failures=state.failures)
 
-    def _tell_served(self, *, is_missing: bool) -> None:
-        is_news = is_missing != self.is_missing
-        if is_missing and is_news:
+    def _set_missing(self, *, is_missing: bool) -> None:
+        is_changed = is_missing != self.is_missing
+        if is_missing and is_changed:
             # A kind that is not served has no objects.
             self._store.apply_nothing()
         self.is_missing = is_missing
         self.answered.set()
-        if is_news:
-            self._changed()
+        if is_changed:
+            self._callbacks.on_served_change()
 
     async def _check(self, state: WatchFrom) -> State:
         """Check the current version of the server before a watch is resumed.
@@ -172,7 +181,7 @@ class Reflector(Generic[T]):
         A server that was restored may be behind the version to resume from: it would accept the watch
         and send nothing until it has caught up.
         """
-        known = max(self._store.known, int(state.resource_version))
+        newest = max(self._store.newest_version, int(state.resource_version))
         try:
             version = await self._client.current_version(
                 self._resource,
@@ -182,7 +191,7 @@ class Reflector(Generic[T]):
             )
         except ApiError as error:
             return self._after_watch(error, state.failures, is_stable=False, is_cut=True)
-        if version < known:
+        if version < newest:
             return ListAll(failures=state.failures)
         return msgspec.structs.replace(state, is_cut=False)
 
@@ -202,12 +211,12 @@ class Reflector(Generic[T]):
         elapsed = self._clock.monotonic() - started_at
         is_stable = elapsed >= STABLE_WATCH_SECONDS
         # A watch that delivered events did not fail, however short it was: else each cut would increase the backoff.
-        has_news = self._resource_version != state.resource_version
-        failures = 0 if is_stable or has_news else state.failures
+        has_progress = self._resource_version != state.resource_version
+        failures = 0 if is_stable or has_progress else state.failures
         # A server that shuts down gracefully also ends its watches gracefully.
         is_cut = error is not None or elapsed < seconds - EARLY_SECONDS
         if is_cut:
-            self._on_watch(False)
+            self._callbacks.on_watch(False)
         return self._after_watch(error, failures, is_stable=is_stable, is_cut=is_cut)
 
     async def _follow(self, seconds: int) -> None:
@@ -221,15 +230,15 @@ class Reflector(Generic[T]):
         )
         async with watch as events:
             self._blind_since = None
-            self._on_watch(True)
+            self._callbacks.on_watch(True)
             try:
                 async for event in events:
                     self._store.apply(event)
-                    self._note(event)
+                    self._record_version(event)
             finally:
                 self._blind_since = self._clock.monotonic()
 
-    def _note(self, event: WatchEvent[T]) -> None:
+    def _record_version(self, event: WatchEvent[T]) -> None:
         """Record the version to resume from."""
         match event:
             case Added() | Modified() | Deleted():
@@ -252,7 +261,7 @@ class Reflector(Generic[T]):
         if error is None:
             return msgspec.structs.replace(again, failures=0) if is_stable else self._back_off(again)
         self.restarts += 1
-        self._lost()
+        self._callbacks.on_watch_lost()
         if error.is_gone and failures == 0:
             return ListAll(failures=1)
         if error.code in _RESUMABLE:
@@ -262,5 +271,5 @@ class Reflector(Generic[T]):
     def _back_off(self, then: ListAll | WatchFrom, error: ApiError | None = None) -> BackOff:
         """Return a backoff that doubles with every consecutive failure; the jitter spreads many reflectors."""
         longest = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** (then.failures - 1))
-        asked = error.retry_after if error is not None else None
-        return BackOff(seconds=max(longest * (0.5 + self._random.random() / 2), asked or 0.0), then=then)
+        retry_after = error.retry_after if error is not None else None
+        return BackOff(seconds=max(longest * (0.5 + self._random.random() / 2), retry_after or 0.0), then=then)

@@ -20,7 +20,7 @@ class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-def target_of(request: Request) -> RequestSummary:
+def summarize(request: Request) -> RequestSummary:
     parts = request.path.strip("/").split("/")
     # /api/v1/... or /apis/GROUP/VERSION/...
     parts = parts[2:] if parts[0] == "api" else parts[3:]
@@ -37,7 +37,7 @@ def target_of(request: Request) -> RequestSummary:
 
 
 def plural_of(request: Request) -> str:
-    return target_of(request).resource.partition("/")[0]
+    return summarize(request).resource.partition("/")[0]
 
 
 def _verb(method: str, name: str) -> str:

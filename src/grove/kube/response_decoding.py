@@ -137,7 +137,7 @@ def decode_object(resource: Resource[T], request: Request, response: Response) -
     try:
         return _decoders(resource.view).object.decode(response.body)
     except msgspec.MsgspecError as error:
-        raise _unreadable_answer(request, response, error) from error
+        raise _decoding_error(request, response, error) from error
 
 
 def decode_deleted(resource: Resource[T], request: Request, response: Response) -> T | None:
@@ -146,10 +146,10 @@ def decode_deleted(resource: Resource[T], request: Request, response: Response) 
     try:
         if _KIND.decode(response.body).kind == "Status":
             return None
-        answer = _decoders(resource.view).object.decode(response.body)
+        deleted = _decoders(resource.view).object.decode(response.body)
     except msgspec.MsgspecError as error:
-        raise _unreadable_answer(request, response, error) from error
-    return None if _is_last_state(answer.metadata) else answer
+        raise _decoding_error(request, response, error) from error
+    return None if _is_last_state(deleted.metadata) else deleted
 
 
 def _is_last_state(metadata: ObjectMeta) -> bool:
@@ -187,7 +187,7 @@ def _decode_page_piecewise(resource: Resource[T], request: Request, response: Re
             else:
                 unreadable.append(_METADATA.decode(raw).metadata)
     except msgspec.MsgspecError as error:
-        raise _unreadable_answer(request, response, error) from error
+        raise _decoding_error(request, response, error) from error
     return Page(
         items=tuple(items),
         resource_version=body.metadata.resource_version,
@@ -240,15 +240,15 @@ def check(request: Request, response: Response) -> None:
     if response.status < 300:
         return
     if response.status < 400:
-        raise _redirected(request, response)
+        raise _redirect_error(request, response)
     try:
         status = _STATUS.decode(response.body)
     except msgspec.MsgspecError:
-        status = _formless(request, response)
+        status = _status_of_text(request, response)
     _raise_status(status, response.status, retry_after_of(response))
 
 
-def _formless(request: Request, response: Response) -> Status:
+def _status_of_text(request: Request, response: Response) -> Status:
     """Return the Status of a plain text response. kube-apiserver sends one for a kind of an unknown group."""
     text = " ".join(response.body[:200].decode("utf-8", "replace").split())
     if response.status == 404 and text == "404 page not found":
@@ -256,27 +256,27 @@ def _formless(request: Request, response: Response) -> Status:
     return Status(message=f"{request.method} {request.path}: {text}")
 
 
-def _redirected(request: Request, response: Response) -> ApiError:
+def _redirect_error(request: Request, response: Response) -> ApiError:
     """Return the error of a redirect. API servers do not redirect: this is a login proxy, or another server."""
     # The query may contain a secret of the login.
     target = _header(response, "location").partition("?")[0] or "nowhere"
-    words = f"{request.method} {request.path}: redirected to {target}; name the API server itself as server"
-    return ApiError(response.status, "Redirected", words)
+    message = f"{request.method} {request.path}: redirected to {target}; set server to the API server itself"
+    return ApiError(response.status, "Redirected", message)
 
 
 def _raise_status(status: Status, code: int, retry_after: float | None) -> NoReturn:
     if retry_after is None and status.details is not None and status.details.retry_after_seconds is not None:
-        retry_after = _pause(status.details.retry_after_seconds)
+        retry_after = _limit_pause(status.details.retry_after_seconds)
     raise ApiError(code, status.reason, status.message, retry_after)
 
 
 def retry_after_of(response: Response) -> float | None:
     """Return the seconds of the Retry-After header; API servers do not use its date form."""
     text = _header(response, "retry-after")
-    return _pause(float(text)) if text.isdecimal() else None
+    return _limit_pause(float(text)) if text.isdecimal() else None
 
 
-def _pause(seconds: float) -> float:
+def _limit_pause(seconds: float) -> float:
     """Limit the pause: a proxy in maintenance might request a day."""
     return min(max(float(seconds), 0.0), LONGEST_PAUSE_SECONDS)
 
@@ -285,12 +285,12 @@ def _header(response: Response, name: str) -> str:
     return next((value for key, value in response.headers.items() if key.lower() == name), "")
 
 
-def _unreadable_answer(request: Request, response: Response, error: Exception) -> ConnectionLost:
+def _decoding_error(request: Request, response: Response, error: Exception) -> ConnectionLost:
     # The server answered, but the outcome is as unknown as without a response.
-    what = f"{request.method} {request.path}: the answer cannot be read: {error}"
+    what = f"{request.method} {request.path}: the response cannot be decoded: {error}"
     content_type = _header(response, "content-type").partition(";")[0]
     if content_type not in ("", "application/json"):
         # Not from an API server, so no object is quoted here.
         start = " ".join(response.body[:200].decode("utf-8", "replace").split())
-        what += f"; it is {content_type}, perhaps of a proxy in between: {start}"
+        what += f"; it is {content_type}, perhaps from a proxy: {start}"
     return ConnectionLost(what)

@@ -7,7 +7,7 @@ How it stays correct. Versions are compared as integers, within one kind only:
   that is not cached is outdated: the object was deleted since.
 * The response to an own write may be ahead of the horizon. An entry changes only towards a newer version, and a list
   removes only entries that are not newer than the list.
-* The response to an own delete has no version, so the uid is kept as a tombstone (*forgotten*) until the watch is past
+* The response to an own delete has no version, so the uid is kept as a tombstone until the watch is past
   the deletion.
 * Two uids with one name: the one with the higher version is the later one, and the other is gone.
 
@@ -15,7 +15,8 @@ A new history. Every list is requested without a resourceVersion: by the contrac
 at least as new as anything that was returned or watched before it was sent (a list with resourceVersion 0 may be older,
 and is never requested). So a list that is older than what was known when it was sent - by its own version, by an object
 in it, or by an object that was deleted before - comes from a server that was restored from a backup. Then the whole
-cache is invalid: versions of two histories cannot be compared. An object that is only absent was deleted.
+cache is invalid: versions of two histories cannot be compared. A list in which a cached object is missing
+is no sign of a restore: the object was deleted.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,10 +41,10 @@ class ListMark(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     horizon: int
     # The newest version at that time.
-    known: int
-    held: dict[Uid, Any]
+    newest_version: int
+    cached: dict[Uid, Any]
     # Tombstones.
-    forgotten: frozenset[Uid]
+    tombstones: frozenset[Uid]
     # Missing from a partial list: they may still exist outside of it.
     missed: frozenset[Uid]
 
@@ -63,19 +64,19 @@ class Store(Generic[T]):
         self._listeners: list[Listener[T]] = []
         self._horizon = _BEFORE_EVERYTHING
         # The newest version ever received.
-        self._known = _BEFORE_EVERYTHING
+        self._newest_version = _BEFORE_EVERYTHING
         self._list_count = 0
         # Tombstones: uid -> a version at which it still existed.
-        self._forgotten: dict[Uid, int] = {}
+        self._tombstones: dict[Uid, int] = {}
         # uid -> version of the partial list that did not contain it. It was deleted, or left the selection: until the
         # watch is past that version this is unknown, and its events are deferred.
         self._missed: dict[Uid, int] = {}
-        self._held_back: dict[Uid, T] = {}
-        # Those of them whose deletion the watch has shown: no tombstone outlives the partial list.
-        self._told_gone: dict[Uid, None] = {}
+        self._deferred: dict[Uid, T] = {}
+        # Missed objects whose deletion the watch has shown: they need no tombstone later.
+        self._deleted_while_missed: dict[Uid, None] = {}
         self._missed_until = _BEFORE_EVERYTHING
         # uid -> number of lists when its deletion was assumed; only a later list may contradict.
-        self._assumed_leaving: dict[Uid, int] = {}
+        self._assumed_terminating: dict[Uid, int] = {}
 
     # Reading
 
@@ -100,12 +101,12 @@ class Store(Generic[T]):
     @property
     def tombstone_count(self) -> int:
         """Return the number of deletions that the watch has not confirmed yet."""
-        return len(self._forgotten) + len(self._missed)
+        return len(self._tombstones) + len(self._missed)
 
     @property
-    def known(self) -> int:
+    def newest_version(self) -> int:
         """Return the newest version ever received."""
-        return self._known
+        return self._newest_version
 
     @property
     def behind_seconds(self) -> float:
@@ -121,30 +122,30 @@ class Store(Generic[T]):
     def observe(self, obj: T) -> None:
         """Store the response to an own write, unless the cached object is newer."""
         version = _version(obj)
-        self._offer(obj, version)
+        self._store_if_newer(obj, version)
         if version > self._horizon:
             self._newest_unseen = (version, self._monotonic())
             self._unseen = self._unseen or self._newest_unseen
 
     def forget(self, uid: Uid) -> None:
         """Remove an object after an own delete; older events do not bring it back."""
-        held = self._objects.get(uid)
-        if held is not None:
-            self._bury(held)
+        cached = self._objects.get(uid)
+        if cached is not None:
+            self._remove_with_tombstone(cached)
         elif uid in self._missed:
-            self._forgotten[uid] = self._horizon
+            self._tombstones[uid] = self._horizon
 
-    def mark_leaving(self, uids: Iterable[Uid], at: datetime) -> None:
+    def mark_terminating(self, uids: Iterable[Uid], at: datetime) -> None:
         """Mark objects as terminating after a bulk delete, until a newer object or a later list arrives.
 
         The response of a bulk delete shows the objects as they were before.
         """
         for uid in uids:
-            held = self._objects.get(uid)
-            if held is not None and not held.metadata.is_terminating:
-                metadata = msgspec.structs.replace(held.metadata, deletion_timestamp=at)
-                self._put(cast("T", msgspec.structs.replace(cast("Any", held), metadata=metadata)), held)
-                self._assumed_leaving[uid] = self._list_count
+            cached = self._objects.get(uid)
+            if cached is not None and not cached.metadata.is_terminating:
+                metadata = msgspec.structs.replace(cached.metadata, deletion_timestamp=at)
+                self._put(cast("T", msgspec.structs.replace(cast("Any", cached), metadata=metadata)), cached)
+                self._assumed_terminating[uid] = self._list_count
 
     # Lists and watches
 
@@ -154,9 +155,9 @@ class Store(Generic[T]):
         return ListMark(
             number=self._list_count,
             horizon=self._horizon,
-            known=self._known,
-            held=self._objects.copy(),
-            forgotten=frozenset(self._forgotten),
+            newest_version=self._newest_version,
+            cached=self._objects.copy(),
+            tombstones=frozenset(self._tombstones),
             missed=frozenset(self._missed),
         )
 
@@ -167,7 +168,7 @@ class Store(Generic[T]):
         if is_new_history:
             self._start_over()
         if version >= self._horizon:
-            self._held_back.clear()
+            self._deferred.clear()
             self._apply_listed(listing, version, mark, self._objects.values())
             self._advance(version)
             self._drop_confirmed(listing, version)
@@ -198,7 +199,7 @@ class Store(Generic[T]):
         match event:
             case Added() | Modified():
                 version = _version(event.object)
-                self._offer(event.object, version)
+                self._store_if_newer(event.object, version)
                 self._advance(version)
             case Deleted():
                 self._remove_deleted(event.object.metadata)
@@ -212,19 +213,19 @@ class Store(Generic[T]):
 
     # Changes of entries
 
-    def _offer(self, obj: T, version: int) -> None:
+    def _store_if_newer(self, obj: T, version: int) -> None:
         """Store the object if it is newer than the cached one."""
         uid = obj.metadata.uid
-        held = self._objects.get(uid)
-        if held is not None:
-            if version > _version(held):
-                self._put(obj, held)
-        elif version > self._horizon and uid not in self._forgotten:
+        cached = self._objects.get(uid)
+        if cached is not None:
+            if version > _version(cached):
+                self._put(obj, cached)
+        elif version > self._horizon and uid not in self._tombstones:
             if version > self._missed.get(uid, _BEFORE_EVERYTHING):
-                self._enter(obj, version)
+                self._insert(obj, version)
             else:
-                self._held_back[uid] = obj
-                self._told_gone.pop(uid, None)
+                self._deferred[uid] = obj
+                self._deleted_while_missed.pop(uid, None)
 
     def _apply_listed(self, listing: Listing[T], version: int, mark: ListMark, scope: Iterable[T]) -> tuple[Uid, ...]:
         """Apply a list; return the uids that it showed to be gone."""
@@ -235,74 +236,74 @@ class Store(Generic[T]):
         for obj in gone:
             self._drop(obj)
         for obj in listing.items:
-            self._take_listed(obj, version, mark)
+            self._apply_listed_object(obj, version, mark)
         return tuple(obj.metadata.uid for obj in gone)
 
-    def _take_listed(self, obj: T, list_version: int, mark: ListMark) -> None:
+    def _apply_listed_object(self, obj: T, list_version: int, mark: ListMark) -> None:
         uid = obj.metadata.uid
         version = _version(obj)
-        held = self._objects.get(uid)
-        if uid in self._forgotten:
+        cached = self._objects.get(uid)
+        if uid in self._tombstones:
             return
-        if held is None:
+        if cached is None:
             if list_version < self._missed.get(uid, _BEFORE_EVERYTHING):
-                self._held_back[uid] = obj
+                self._deferred[uid] = obj
             else:
-                self._enter(obj, version)
-        elif version > _version(held) or (version == _version(held) and self._is_contradicted(uid, mark)):
-            self._put(obj, held)
+                self._insert(obj, version)
+        elif version > _version(cached) or (version == _version(cached) and self._is_contradicted(uid, mark)):
+            self._put(obj, cached)
 
     def _is_contradicted(self, uid: Uid, mark: ListMark) -> bool:
-        assumed_at = self._assumed_leaving.get(uid)
+        assumed_at = self._assumed_terminating.get(uid)
         return assumed_at is not None and mark.number > assumed_at
 
-    def _enter(self, obj: T, version: int) -> None:
+    def _insert(self, obj: T, version: int) -> None:
         """Insert a new uid. The cached object of its name is older and removed, or newer and kept."""
         namesake = self.by_name(obj.metadata.namespace, obj.metadata.name)
         if namesake is not None:
             if _version(namesake) > version:
                 return
-            self._bury(namesake)
+            self._remove_with_tombstone(namesake)
         self._put(obj, None)
 
     def _remove_deleted(self, metadata: ObjectMeta) -> None:
         version = int(metadata.resource_version)
-        held = self._objects.get(metadata.uid)
-        if held is not None and _version(held) <= version:
-            self._drop(held)
-        self._held_back.pop(metadata.uid, None)
+        cached = self._objects.get(metadata.uid)
+        if cached is not None and _version(cached) <= version:
+            self._drop(cached)
+        self._deferred.pop(metadata.uid, None)
         if metadata.uid in self._missed:
-            self._told_gone[metadata.uid] = None
+            self._deleted_while_missed[metadata.uid] = None
         # An older DELETED event only means that the object was not selected for a while.
-        if self._forgotten.get(metadata.uid, version + 1) <= version:
-            del self._forgotten[metadata.uid]
+        if self._tombstones.get(metadata.uid, version + 1) <= version:
+            del self._tombstones[metadata.uid]
         self._advance(version)
 
-    def _bury(self, held: T) -> None:
+    def _remove_with_tombstone(self, cached: T) -> None:
         """Remove an object that was deleted at an unknown version; ignore its older events of the watch."""
-        self._forgotten[held.metadata.uid] = _version(held)
-        self._drop(held)
+        self._tombstones[cached.metadata.uid] = _version(cached)
+        self._drop(cached)
 
-    def _put(self, obj: T, held: T | None) -> None:
+    def _put(self, obj: T, cached: T | None) -> None:
         metadata = obj.metadata
         uid = metadata.uid
         owner = metadata.controller
         self._objects[uid] = obj
-        self._known = max(self._known, _version(obj))
-        if held is None:
+        self._newest_version = max(self._newest_version, _version(obj))
+        if cached is None:
             self._uids_by_name.setdefault(metadata.namespace, {})[metadata.name] = uid
         else:
-            if self._assumed_leaving:
-                self._assumed_leaving.pop(uid, None)
-            old_owner = held.metadata.controller
+            if self._assumed_terminating:
+                self._assumed_terminating.pop(uid, None)
+            old_owner = cached.metadata.controller
             if old_owner is not None and old_owner != owner:
-                self._leave_owner(old_owner, uid)
+                self._remove_from_owner(old_owner, uid)
         if owner is not None:
             self._children.setdefault(owner, {})[uid] = obj
-        self._tell(held, obj)
+        self._notify(cached, obj)
 
-    def _drop(self, held: T) -> None:
-        metadata = held.metadata
+    def _drop(self, cached: T) -> None:
+        metadata = cached.metadata
         uid = metadata.uid
         del self._objects[uid]
         names = self._uids_by_name[metadata.namespace]
@@ -312,17 +313,17 @@ class Store(Generic[T]):
                 del self._uids_by_name[metadata.namespace]
         owner = metadata.controller
         if owner is not None:
-            self._leave_owner(owner, uid)
-        self._assumed_leaving.pop(uid, None)
-        self._tell(held, None)
+            self._remove_from_owner(owner, uid)
+        self._assumed_terminating.pop(uid, None)
+        self._notify(cached, None)
 
-    def _leave_owner(self, owner: OwnerKey, uid: Uid) -> None:
+    def _remove_from_owner(self, owner: OwnerKey, uid: Uid) -> None:
         children = self._children[owner]
         del children[uid]
         if not children:
             del self._children[owner]
 
-    def _tell(self, old: T | None, new: T | None) -> None:
+    def _notify(self, old: T | None, new: T | None) -> None:
         for listener in self._listeners:
             listener(old, new)
 
@@ -331,59 +332,59 @@ class Store(Generic[T]):
     def _advance(self, version: int) -> None:
         if version > self._horizon:
             self._horizon = version
-            self._known = max(self._known, version)
-            self._note_seen()
+            self._newest_version = max(self._newest_version, version)
+            self._update_unseen()
             if self._missed and version >= self._missed_until:
                 self._missed.clear()
-                for uid in self._told_gone:
-                    self._forgotten.pop(uid, None)
-                self._told_gone.clear()
-                self._enter_held_back()
+                for uid in self._deleted_while_missed:
+                    self._tombstones.pop(uid, None)
+                self._deleted_while_missed.clear()
+                self._insert_deferred()
 
-    def _note_seen(self) -> None:
+    def _update_unseen(self) -> None:
         if self._unseen is not None and self._unseen[0] <= self._horizon:
             newest = self._newest_unseen
             self._unseen = newest if newest is not None and newest[0] > self._horizon else None
 
-    def _enter_held_back(self) -> None:
+    def _insert_deferred(self) -> None:
         """Insert deferred objects: the watch is past the partial lists and did not show their deletion."""
-        held_back = tuple(self._held_back.values())
-        self._held_back.clear()
-        for obj in held_back:
-            if obj.metadata.uid not in self._objects and obj.metadata.uid not in self._forgotten:
-                self._enter(obj, _version(obj))
+        deferred = tuple(self._deferred.values())
+        self._deferred.clear()
+        for obj in deferred:
+            if obj.metadata.uid not in self._objects and obj.metadata.uid not in self._tombstones:
+                self._insert(obj, _version(obj))
 
     def _drop_confirmed(self, listing: Listing[T], version: int) -> None:
         """Drop tombstones that a list confirmed: it is newer than the object and does not contain it."""
-        if self._forgotten:
+        if self._tombstones:
             listed = _uids(listing)
-            kept = {uid: known for uid, known in self._forgotten.items() if uid in listed or known > version}
-            self._forgotten = kept
+            kept = {uid: known for uid, known in self._tombstones.items() if uid in listed or known > version}
+            self._tombstones = kept
 
     def _start_over(self) -> None:
         """Clear the store: the server was restored from a backup, or does not serve the kind any more."""
-        self._horizon = self._known = _BEFORE_EVERYTHING
+        self._horizon = self._newest_version = _BEFORE_EVERYTHING
         self._unseen = None
-        self._forgotten.clear()
+        self._tombstones.clear()
         self._missed.clear()
-        self._held_back.clear()
-        self._told_gone.clear()
-        for held in tuple(self._objects.values()):
-            self._drop(held)
+        self._deferred.clear()
+        self._deleted_while_missed.clear()
+        for cached in tuple(self._objects.values()):
+            self._drop(cached)
 
 
 def _is_new_history(listing: Listing[T], version: int, mark: ListMark) -> bool:
-    return version < mark.known or any(_is_from_a_backup(obj, mark) for obj in listing.items)
+    return version < mark.newest_version or any(_is_from_a_backup(obj, mark) for obj in listing.items)
 
 
 def _is_from_a_backup(obj: HasMetadata, mark: ListMark) -> bool:
     """Return whether the object contradicts what was known when the list was sent."""
     uid = obj.metadata.uid
-    held = mark.held.get(uid)
-    if held is not None:
-        return _version(obj) < _version(held)
+    cached = mark.cached.get(uid)
+    if cached is not None:
+        return _version(obj) < _version(cached)
     # Everything that existed at the horizon and did not change since was cached.
-    return uid in mark.forgotten or (_version(obj) <= mark.horizon and uid not in mark.missed)
+    return uid in mark.tombstones or (_version(obj) <= mark.horizon and uid not in mark.missed)
 
 
 def _version(obj: HasMetadata) -> int:

@@ -16,6 +16,8 @@ from grove import __version__
 
 # The response headers that are used.
 READ_HEADERS = ("Content-Type", "Location", "Retry-After", "Warning")
+# A server sends a bookmark about every minute, the first perhaps after two, even for kinds without objects.
+WATCH_SILENCE_SECONDS = 200.0
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +31,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     # The client program, as in a User-Agent; empty inside one process, where managedFields are not needed.
     program: str = ""
     # For a write with a deadline: checked last, right before its bytes are sent.
-    may_leave: Callable[[], bool] | None = None
+    may_send: Callable[[], bool] | None = None
 
     @property
     def is_write(self) -> bool:

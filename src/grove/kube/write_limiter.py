@@ -42,8 +42,8 @@ class WriteLimiter:
     def in_flight(self) -> int:
         return self._in_flight
 
-    def turn(self, flow: str) -> "WriteSlot":
-        """`async with limiter.turn(lane) as turn:` send, then `turn.answered(...)`."""
+    def slot(self, flow: str) -> "WriteSlot":
+        """Return a slot: `async with limiter.slot(flow) as slot:` send, then `slot.record_response(...)`."""
         return WriteSlot(self, self._clock, flow)
 
     async def acquire(self, flow: str) -> None:
@@ -86,7 +86,7 @@ class WriteLimiter:
         try:
             await ready
         except asyncio.CancelledError:
-            # If it was cancelled in the queue, `_admit` passes over it; if its turn had come already, hand that on.
+            # If it was cancelled in the queue, `_admit` skips it; if it had a slot already, release the slot.
             if not ready.cancelled():
                 self.release()
             raise
@@ -112,16 +112,16 @@ class WriteLimiter:
 class WriteSlot:
     """The slot of one write among the writes in flight."""
 
-    __slots__ = ("_clock", "_lane", "_limiter", "_started_at")
+    __slots__ = ("_clock", "_flow", "_limiter", "_started_at")
 
     def __init__(self, limiter: WriteLimiter, clock: Clock, flow: str) -> None:
         self._limiter = limiter
         self._clock = clock
-        self._lane = flow
+        self._flow = flow
         self._started_at = 0.0
 
     async def __aenter__(self) -> "WriteSlot":
-        await self._limiter.acquire(self._lane)
+        await self._limiter.acquire(self._flow)
         self._started_at = self._clock.monotonic()
         return self
 
@@ -130,10 +130,10 @@ class WriteSlot:
     ) -> None:
         self._limiter.release()
 
-    def answered(self, status: int, *, retry_after: float | None = None) -> None:
+    def record_response(self, status: int, *, retry_after: float | None = None) -> None:
         """Report a response; the limiter uses its status and latency."""
         self._limiter.learn(status, self._clock.monotonic() - self._started_at, retry_after)
 
-    def unanswered(self) -> None:
+    def record_no_response(self) -> None:
         """Report that there was no response."""
         self._limiter.learn(NO_ANSWER, self._clock.monotonic() - self._started_at, None)

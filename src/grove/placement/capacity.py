@@ -1,10 +1,10 @@
 """Free capacity of the cluster, and a copy of it for one scheduling cycle.
 
-`Cluster` follows nodes and placed pods one change at a time, so that a quiet cluster costs nothing. `Scratch` is a copy
-for one cycle on which pods are placed tentatively and taken back; the `Cluster` never sees that.
+`Cluster` follows nodes and placed pods one change at a time, so that a quiet cluster costs nothing. `CycleSnapshot` is
+a copy for one cycle, on which placements are tried and rolled back; the `Cluster` does not change.
 
-Packing: nodes are tried in the order of their names (liked ones first), and the first that fits is taken. Filling one
-node before the next keeps whole nodes free for gangs with large pods, and makes the same input give the same answer.
+Packing: nodes are tried in the order of their names (preferred ones first), and the first that fits is used. Filling
+one node before the next keeps whole nodes free for gangs with large pods, and the same input gives the same result.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,8 +13,8 @@ from typing import Any
 
 from grove.api.types.meta import Uid
 from grove.errors import require
-from grove.placement.inter_pod_affinity import Neighbours, is_social
-from grove.placement.node_fit import has_room, static_misfit, static_score
+from grove.placement.inter_pod_affinity import AffinityIndex, has_pod_affinity
+from grove.placement.node_fit import has_capacity, static_misfit, static_score
 from grove.placement.types import Binding, Model, NodeView, PodDemand, PodTerm, SchedulingClass
 
 
@@ -23,14 +23,14 @@ class Domain(Model, cache_hash=True):
 
     labels: tuple[tuple[str, str], ...] = ()
 
-    def narrowed(self, key: str, value: str) -> "Domain":
+    def narrow(self, key: str, value: str) -> "Domain":
         return self if (key, value) in self.labels else Domain(labels=(*self.labels, (key, value)))
 
     def __contains__(self, node: NodeView) -> bool:
         return all(node.labels.get(key) == value for key, value in self.labels)
 
 
-EVERYWHERE = Domain()
+ALL_NODES = Domain()
 NO_LABELS: Mapping[str, str] = {}
 
 
@@ -40,7 +40,7 @@ class Cluster:
     def __init__(self, nodes: Iterable[NodeView] = ()) -> None:
         self.nodes: dict[str, NodeView] = {}
         self.free: dict[str, Mapping[str, int]] = {}
-        self.neighbours = Neighbours()
+        self.affinity_index = AffinityIndex()
         self._used: dict[str, dict[str, int]] = {}
         self._placed: dict[Uid, tuple[PodDemand, str]] = {}
         self._layout: _Layout | None = None
@@ -78,16 +78,16 @@ class Cluster:
         """Reserve capacity for this pod on the node. The node may be unknown (yet)."""
         require(pod.uid not in self._placed, f"pod {pod} is placed once")
         self._placed[pod.uid] = (pod, node)
-        self._take(pod.shape, node, 1)
-        self.neighbours.add(pod, self._labels(node))
+        self._change_usage(pod.shape, node, 1)
+        self.affinity_index.add(pod, self._labels(node))
 
     def remove(self, uid: Uid) -> bool:
         """Release the capacity of the pod; return whether it had any."""
         pod, node = self._placed.pop(uid, (None, ""))
         if pod is None:
             return False
-        self._take(pod.shape, node, -1)
-        self.neighbours.remove(pod, self._labels(node))
+        self._change_usage(pod.shape, node, -1)
+        self.affinity_index.remove(pod, self._labels(node))
         return True
 
     def node_of(self, uid: Uid) -> str | None:
@@ -97,14 +97,14 @@ class Cluster:
         return self._placed[uid][0] if uid in self._placed else None
 
     def watch_terms(self, terms: Iterable[PodTerm]) -> None:
-        self.neighbours.watch(terms, self._placed_with_labels())
+        self.affinity_index.watch(terms, self._placed_with_labels())
 
-    def _take(self, shape: SchedulingClass, node: str, step: int) -> None:
+    def _change_usage(self, shape: SchedulingClass, node: str, step: int) -> None:
         used = self._used.setdefault(node, {})
         for name, amount in shape.requests:
             used[name] = used.get(name, 0) + step * amount
         if node in self.nodes:
-            self.free[node] = taken(self.free[node], shape, step)
+            self.free[node] = subtract_requests(self.free[node], shape, step)
         elif not any(used.values()):
             del self._used[node]
 
@@ -115,7 +115,7 @@ class Cluster:
         }
 
     def _recount(self) -> None:
-        self.neighbours.recount(self._placed_with_labels())
+        self.affinity_index.recount(self._placed_with_labels())
 
     def _placed_with_labels(self) -> Iterator[tuple[PodDemand, Mapping[str, str]]]:
         for pod, node in self._placed.values():
@@ -135,12 +135,8 @@ class _Layout:
 
     @cached_property
     def largest(self) -> Mapping[str, int]:
-        """Return the largest allocatable amount of each resource on one node. Pod sizes are relative to it."""
-        largest: dict[str, int] = {}
-        for node in self.nodes:
-            for resource, amount in node.allocatable.items():
-                largest[resource] = max(amount, largest.get(resource, 0))
-        return largest
+        """Pod sizes are relative to this."""
+        return largest_amounts(self.nodes)
 
     def candidates(self, shape: SchedulingClass, domain: Domain) -> tuple[str, ...]:
         """Return the names of the suitable nodes, highest score first, then by name."""
@@ -161,29 +157,29 @@ class _Layout:
         return found
 
 
-class Scratch:
+class CycleSnapshot:
     """A copy of the free capacity for one cycle, with rollback to a mark."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.nodes = cluster.nodes
         self.layout = cluster.layout
         self.free = dict(cluster.free)
-        self.neighbours = cluster.neighbours.fork()
+        self.affinity_index = cluster.affinity_index.fork()
         self.bindings: list[Binding] = []
         self.node_of: dict[Uid, str] = {}
         # For each shape and domain, the candidates before this position are full: only a rollback frees capacity.
         self._cursors: dict[tuple[SchedulingClass, Domain], int] = {}
         # Values to restore on rollback, newest last: container[key] = value.
-        self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
+        self._undo_log: list[tuple[dict[Any, Any], Any, Any]] = []
 
     def mark(self) -> tuple[int, int]:
-        return len(self._journal), len(self.bindings)
+        return len(self._undo_log), len(self.bindings)
 
     def rollback(self, mark: tuple[int, int]) -> None:
         """Undo every placement since the mark."""
         length, binding_count = mark
-        while len(self._journal) > length:
-            container, key, value = self._journal.pop()
+        while len(self._undo_log) > length:
+            container, key, value = self._undo_log.pop()
             container[key] = value
         for binding in self.bindings[binding_count:]:
             del self.node_of[binding.pod.uid]
@@ -191,46 +187,59 @@ class Scratch:
 
     def place(self, pod: PodDemand, node: str) -> None:
         before = self.free[node]
-        self._journal.append((self.free, node, before))
-        self.free[node] = taken(before, pod.shape, 1)
-        self.neighbours.add(pod, self.nodes[node].labels, self._journal)
+        self._undo_log.append((self.free, node, before))
+        self.free[node] = subtract_requests(before, pod.shape, 1)
+        self.affinity_index.add(pod, self.nodes[node].labels, self._undo_log)
         self.bindings.append(Binding(pod=pod, node=node))
         self.node_of[pod.uid] = node
 
-    def find(self, pod: PodDemand, domain: Domain = EVERYWHERE) -> str | None:
+    def find(self, pod: PodDemand, domain: Domain = ALL_NODES) -> str | None:
         """Return the node that this pod would be placed on now, or None."""
         shape = pod.shape
         names = self.layout.candidates(shape, domain)
-        start = self._first_with_room(shape, domain, names)
+        start = self._first_with_capacity(shape, domain, names)
         if start == len(names):
             return None
-        if not is_social(shape) and not self.neighbours.anyone_repels:
+        if not has_pod_affinity(shape) and not self.affinity_index.has_anti_affinity:
             return names[start]
         return self._find_among(pod, names[start:])
 
-    def _first_with_room(self, shape: SchedulingClass, domain: Domain, names: tuple[str, ...]) -> int:
+    def _first_with_capacity(self, shape: SchedulingClass, domain: Domain, names: tuple[str, ...]) -> int:
         key = (shape, domain)
         start = position = self._cursors.get(key, 0)
         free = self.free
-        while position < len(names) and not has_room(shape, free[names[position]]):
+        while position < len(names) and not has_capacity(shape, free[names[position]]):
             position += 1
         if position != start:
-            self._journal.append((self._cursors, key, start))
+            self._undo_log.append((self._cursors, key, start))
             self._cursors[key] = position
         return position
 
     def _find_among(self, pod: PodDemand, names: tuple[str, ...]) -> str | None:
-        veto = self.neighbours.veto(pod)
+        affinity_filter = self.affinity_index.affinity_filter(pod)
         possible = (
-            name for name in names if has_room(pod.shape, self.free[name]) and not veto.reason(self.nodes[name].labels)
+            name
+            for name in names
+            if has_capacity(pod.shape, self.free[name]) and not affinity_filter.reason(self.nodes[name].labels)
         )
         if not pod.shape.preferred_pods:
             return next(possible, None)
         # max() returns the first of equals, so the order of the names decides ties.
-        return max(possible, key=lambda name: self.neighbours.score(pod.shape, self.nodes[name].labels), default=None)
+        return max(
+            possible, key=lambda name: self.affinity_index.score(pod.shape, self.nodes[name].labels), default=None
+        )
 
 
-def taken(free: Mapping[str, int], shape: SchedulingClass, step: int) -> Mapping[str, int]:
+def largest_amounts(nodes: Iterable[NodeView]) -> dict[str, int]:
+    """Return the largest allocatable amount of each resource on one node."""
+    largest: dict[str, int] = {}
+    for node in nodes:
+        for resource, amount in node.allocatable.items():
+            largest[resource] = max(amount, largest.get(resource, 0))
+    return largest
+
+
+def subtract_requests(free: Mapping[str, int], shape: SchedulingClass, step: int) -> Mapping[str, int]:
     """Return the free amounts after `step` more pods of this shape, as a new mapping."""
     left = dict(free)
     for name, amount in shape.requests:

@@ -5,9 +5,9 @@ This module also selects the pods that form the minimum, and the domains where s
 
 from collections.abc import Mapping
 
-from grove.placement.capacity import EVERYWHERE, Domain, Scratch
+from grove.placement.capacity import ALL_NODES, CycleSnapshot, Domain
 from grove.placement.inter_pod_affinity import matches
-from grove.placement.topology_packing import Scope, find_node, home_domain, place_pods, place_scope
+from grove.placement.topology_packing import Scope, find_current_domain, find_node, place_pods, place_scope
 from grove.placement.types import GangDemand, GroupDemand, Pack, PodDemand
 
 # A pack constraint, and the pod groups that it applies to.
@@ -20,11 +20,11 @@ def minimum(group: GroupDemand) -> tuple[PodDemand, ...]:
 
 
 def reservable_minimum(group: GroupDemand) -> tuple[PodDemand, ...]:
-    """The same, counting pods whose gate is about to go."""
+    """Return the same as `minimum`, including pods whose gate is about to be removed."""
     return (*group.pending, *group.behind_our_gate)[: group.needed_count]
 
 
-def extras(group: GroupDemand) -> tuple[PodDemand, ...]:
+def above_minimum(group: GroupDemand) -> tuple[PodDemand, ...]:
     return group.pending[group.needed_count :]
 
 
@@ -38,19 +38,19 @@ def minimum_scope(gang: GangDemand) -> Scope:
 
 
 def reserved_scope(gang: GangDemand) -> Scope | None:
-    """Return the capacity to reserve for a gang that is about to be ungated; None if its minimum is incomplete."""
+    """Return the capacity to reserve for a gang whose gates are about to be removed; None if its minimum is missing."""
     chosen = {group.name: reservable_minimum(group) for group in gang.groups}
     if any(len(chosen[group.name]) < group.needed_count for group in gang.groups):
         return None
     return _scope(gang, chosen)
 
 
-def place_gang(cycle_snapshot: Scratch, scope: Scope) -> bool:
+def place_gang(cycle_snapshot: CycleSnapshot, scope: Scope) -> bool:
     """Place all pods of the scope, or none."""
     return place_scope(cycle_snapshot, scope) or _place_around_anchor(cycle_snapshot, scope)
 
 
-def _place_around_anchor(cycle_snapshot: Scratch, scope: Scope) -> bool:
+def _place_around_anchor(cycle_snapshot: CycleSnapshot, scope: Scope) -> bool:
     """Place pods with affinity to each other: they follow the first one, so try that one in every domain.
 
     Only for gangs without pack constraints, which are the better way to express this.
@@ -60,71 +60,72 @@ def _place_around_anchor(cycle_snapshot: Scratch, scope: Scope) -> bool:
         return False
     anchor, term = anchors[0]
     rest = tuple(pod for pod in scope.pods if pod is not anchor)
-    for value in cycle_snapshot.layout.values(term.topology_key, EVERYWHERE):
+    for value in cycle_snapshot.layout.values(term.topology_key, ALL_NODES):
         mark = cycle_snapshot.mark()
-        domain = EVERYWHERE.narrowed(term.topology_key, value)
+        domain = ALL_NODES.narrow(term.topology_key, value)
         if _place_one(cycle_snapshot, anchor, domain, ()) and place_pods(cycle_snapshot, rest):
             return True
         cycle_snapshot.rollback(mark)
     return False
 
 
-def place_extras(cycle_snapshot: Scratch, gang: GangDemand, group: GroupDemand) -> tuple[PodDemand, ...]:
+def place_above_minimum(cycle_snapshot: CycleSnapshot, gang: GangDemand, group: GroupDemand) -> tuple[PodDemand, ...]:
     """Place the pods above the minimum one by one; return those that do not fit."""
-    packs = _packs_around(gang, group)
     # In a scope that has no pods yet, the first one decides where the others go.
-    domains: tuple[Domain, tuple[Domain, ...]] | None = None if packs else (EVERYWHERE, ())
+    domains: tuple[Domain, tuple[Domain, ...]] | None = None if _packs_around(gang, group) else (ALL_NODES, ())
     left: list[PodDemand] = []
-    for pod in extras(group):
+    for pod in above_minimum(group):
         if domains is not None:
             is_placed = _place_one(cycle_snapshot, pod, *domains)
         elif left and left[-1].shape == pod.shape:
             is_placed = False
         else:
-            is_placed = place_scope(cycle_snapshot, _extra_scope(cycle_snapshot, gang, packs, pod))
-            domains = extra_domains(cycle_snapshot, gang, group) if is_placed else None
+            is_placed = place_scope(cycle_snapshot, surplus_scope(cycle_snapshot, gang, group, pod))
+            domains = surplus_domains(cycle_snapshot, gang, group) if is_placed else None
         if not is_placed:
             left.append(pod)
     return tuple(left)
 
 
-def _place_one(cycle_snapshot: Scratch, pod: PodDemand, within: Domain, order: tuple[Domain, ...]) -> bool:
+def _place_one(cycle_snapshot: CycleSnapshot, pod: PodDemand, within: Domain, order: tuple[Domain, ...]) -> bool:
     node = find_node(cycle_snapshot, pod, within, order)
     if node is not None:
         cycle_snapshot.place(pod, node)
     return node is not None
 
 
-def _extra_scope(cycle_snapshot: Scratch, gang: GangDemand, packs: list[_Around], pod: PodDemand) -> Scope:
-    """Return a scope for one pod, nested in all scopes that apply to it."""
+def surplus_scope(cycle_snapshot: CycleSnapshot, gang: GangDemand, group: GroupDemand, pod: PodDemand) -> Scope:
+    """Return a scope for one pod, nested in all scopes that apply to its group."""
     placed = _nodes_by_group(cycle_snapshot, gang)
     scope = Scope(name=pod.name, pods=(pod,))
-    for pack, names in reversed(packs):
+    for pack, names in reversed(_packs_around(gang, group)):
         nodes = tuple(node for name in names for node in placed.get(name, ()))
         scope = Scope(name=pod.name, pack=pack, nodes=nodes, children=(scope,))
     return scope
 
 
-def extra_domains(cycle_snapshot: Scratch, gang: GangDemand, group: GroupDemand) -> tuple[Domain, tuple[Domain, ...]]:
+def surplus_domains(
+    cycle_snapshot: CycleSnapshot, gang: GangDemand, group: GroupDemand
+) -> tuple[Domain, tuple[Domain, ...]]:
     """Return the domain required for a surplus pod of this group, and the preferred ones.
 
     The placed pods of the gang determine both.
     """
     packs = _packs_around(gang, group)
     if not packs:
-        return EVERYWHERE, ()
+        return ALL_NODES, ()
     placed = _nodes_by_group(cycle_snapshot, gang)
-    within = EVERYWHERE
+    within = ALL_NODES
     order: list[Domain] = []
     for pack, names in packs:
         nodes = [node for name in names for node in placed.get(name, ())]
         if pack.required:
-            within = home_domain(cycle_snapshot, pack.required, nodes, within) or within
+            within = find_current_domain(cycle_snapshot, pack.required, nodes, within) or within
         if pack.preferred:
-            home = home_domain(cycle_snapshot, pack.preferred, nodes, within)
-            order[:0] = [home] if home else []
+            current_domain = find_current_domain(cycle_snapshot, pack.preferred, nodes, within)
+            order[:0] = [current_domain] if current_domain else []
     # A preference of a wide scope must not lead out of the domain that a narrower scope requires.
-    return within, tuple(_inside(home, within) for home in order)
+    return within, tuple(_narrow_to(current_domain, within) for current_domain in order)
 
 
 def _packs_around(gang: GangDemand, group: GroupDemand) -> list[_Around]:
@@ -135,7 +136,7 @@ def _packs_around(gang: GangDemand, group: GroupDemand) -> list[_Around]:
     return [(pack, names) for pack, names in around if pack is not None]
 
 
-def _nodes_by_group(cycle_snapshot: Scratch, gang: GangDemand) -> Mapping[str, tuple[str, ...]]:
+def _nodes_by_group(cycle_snapshot: CycleSnapshot, gang: GangDemand) -> Mapping[str, tuple[str, ...]]:
     """Return the nodes of each group's pods, including pods placed in this cycle."""
     fresh = cycle_snapshot.node_of
     return {
@@ -144,14 +145,14 @@ def _nodes_by_group(cycle_snapshot: Scratch, gang: GangDemand) -> Mapping[str, t
     }
 
 
-def _inside(domain: Domain, within: Domain) -> Domain:
+def _narrow_to(domain: Domain, within: Domain) -> Domain:
     for key, value in within.labels:
-        domain = domain.narrowed(key, value)
+        domain = domain.narrow(key, value)
     return domain
 
 
 def _scope(gang: GangDemand, chosen: Mapping[str, tuple[PodDemand, ...]]) -> Scope:
-    """The gang's scopes: pack groups with their pod groups, and the pod groups in none."""
+    """Return the scopes of a gang: its pack groups with their pod groups, and the other pod groups."""
     if gang.pack is None and not gang.pack_groups and all(group.pack is None for group in gang.groups):
         return Scope(name="", pods=tuple(pod for group in gang.groups for pod in chosen[group.name]))
     children = []

@@ -17,24 +17,24 @@ MOST_TERMS = 4096
 
 Counts = dict[str, int]
 # Values to restore on rollback, newest last: counts[key] = value.
-Journal = list[tuple[dict[str, int], str, int]]
+UndoLog = list[tuple[dict[str, int], str, int]]
 Placed = Iterable[tuple[PodDemand, Mapping[str, str]]]
 
 
-class Neighbours:
+class AffinityIndex:
     def __init__(self) -> None:
         self._matching = _CountedTerms()
         self._holders = _CountedTerms()
 
-    def fork(self) -> "Neighbours":
+    def fork(self) -> "AffinityIndex":
         """Return an independent copy; usually there is nothing to copy."""
-        fork = Neighbours()
+        fork = AffinityIndex()
         fork._matching = self._matching.fork()
         fork._holders = self._holders.fork()
         return fork
 
     @property
-    def anyone_repels(self) -> bool:
+    def has_anti_affinity(self) -> bool:
         return bool(self._holders.counts)
 
     def watch(self, terms: Iterable[PodTerm], placed: Placed) -> None:
@@ -50,13 +50,13 @@ class Neighbours:
         for term in new:
             fresh.add(term)
         for pod, labels in placed:
-            for term, counts in fresh.matching(pod):
-                _bump(counts, labels.get(term.topology_key), 1, None)
+            for term, counts in fresh.find_matching(pod):
+                _add_count(counts, labels.get(term.topology_key), 1, None)
         for term, counts in fresh.counts.items():
             self._matching.add(term).update(counts)
 
-    def add(self, pod: PodDemand, labels: Mapping[str, str], journal: Journal | None = None) -> None:
-        self._count(pod, labels, 1, journal)
+    def add(self, pod: PodDemand, labels: Mapping[str, str], undo_log: UndoLog | None = None) -> None:
+        self._count(pod, labels, 1, undo_log)
 
     def remove(self, pod: PodDemand, labels: Mapping[str, str]) -> None:
         self._count(pod, labels, -1, None)
@@ -72,14 +72,14 @@ class Neighbours:
             if pod.shape.anti_affinity:
                 self._count(pod, labels, 1, None)
 
-    def _count(self, pod: PodDemand, labels: Mapping[str, str], step: int, journal: Journal | None) -> None:
+    def _count(self, pod: PodDemand, labels: Mapping[str, str], step: int, undo_log: UndoLog | None) -> None:
         for term in pod.shape.anti_affinity:
-            _bump(self._holders.add(term), labels.get(term.topology_key), step, journal)
+            _add_count(self._holders.add(term), labels.get(term.topology_key), step, undo_log)
         if self._matching.counts:
-            for term, counts in self._matching.matching(pod):
-                _bump(counts, labels.get(term.topology_key), step, journal)
+            for term, counts in self._matching.find_matching(pod):
+                _add_count(counts, labels.get(term.topology_key), step, undo_log)
 
-    def veto(self, pod: PodDemand) -> "Veto":
+    def affinity_filter(self, pod: PodDemand) -> "AffinityFilter":
         """Return a filter that checks nodes for this pod against the current counts."""
         shape = pod.shape
         attracted = []
@@ -89,8 +89,8 @@ class Neighbours:
             is_first = matches(term, pod) and not any(counts.values())
             attracted.append((term.topology_key, counts, is_first))
         repelled = [(term.topology_key, self._matching.counts.get(term, {})) for term in shape.anti_affinity]
-        unwelcome = [(term.topology_key, counts) for term, counts in self._holders.matching(pod)]
-        return Veto(attracted, repelled, unwelcome)
+        repelled_by = [(term.topology_key, counts) for term, counts in self._holders.find_matching(pod)]
+        return AffinityFilter(attracted, repelled, repelled_by)
 
     def score(self, shape: SchedulingClass, labels: Mapping[str, str]) -> int:
         """Return the preferred pod (anti-)affinity score: weight times matching pods in the domain of the node."""
@@ -137,7 +137,7 @@ class _CountedTerms:
         if not self._by_label[label]:
             del self._by_label[label]
 
-    def matching(self, pod: PodDemand) -> Iterator[tuple[PodTerm, Counts]]:
+    def find_matching(self, pod: PodDemand) -> Iterator[tuple[PodTerm, Counts]]:
         """Yield the terms that match this pod."""
         for label in pod.labels.items() if self._by_label else ():
             for term in self._by_label.get(label, ()):
@@ -157,18 +157,18 @@ class _CountedTerms:
         return min(labels, key=lambda label: len(self._by_label.get(label, ())), default=None)
 
 
-class Veto:
+class AffinityFilter:
     """The affinity counts for one pod, looked up once and checked for many nodes."""
 
     def __init__(
         self,
         attracted: list[tuple[str, Counts, bool]],
         repelled: list[tuple[str, Counts]],
-        unwelcome: list[tuple[str, Counts]],
+        repelled_by: list[tuple[str, Counts]],
     ) -> None:
         self._attracted = attracted
         self._repelled = repelled
-        self._unwelcome = unwelcome
+        self._repelled_by = repelled_by
 
     def reason(self, labels: Mapping[str, str]) -> str:
         """Return why the pod cannot go to a node with these labels, phrased for several nodes; empty if it can."""
@@ -179,7 +179,7 @@ class Veto:
         for key, counts in self._repelled:
             if counts.get(labels.get(key, ""), 0):
                 return "have pods that its pod anti-affinity avoids"
-        for key, counts in self._unwelcome:
+        for key, counts in self._repelled_by:
             if counts.get(labels.get(key, ""), 0):
                 return "have pods whose anti-affinity avoids it"
         return ""
@@ -196,15 +196,15 @@ def terms_of(shape: SchedulingClass) -> tuple[PodTerm, ...]:
     return (*shape.affinity, *shape.anti_affinity, *(preferred.term for preferred in shape.preferred_pods))
 
 
-def is_social(shape: SchedulingClass) -> bool:
+def has_pod_affinity(shape: SchedulingClass) -> bool:
     """Return whether the shape has pod affinity or anti-affinity, required or preferred."""
     return bool(shape.affinity or shape.anti_affinity or shape.preferred_pods)
 
 
-def _bump(counts: Counts, value: str | None, step: int, journal: Journal | None) -> None:
+def _add_count(counts: Counts, value: str | None, step: int, undo_log: UndoLog | None) -> None:
     if value is None:
         return
     before = counts.get(value, 0)
-    if journal is not None:
-        journal.append((counts, value, before))
+    if undo_log is not None:
+        undo_log.append((counts, value, before))
     counts[value] = before + step

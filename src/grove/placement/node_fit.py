@@ -17,6 +17,7 @@ from grove.placement.types import (
 
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable")
 NOT_READY = Taint(key="node.kubernetes.io/not-ready")
+UNREACHABLE = Taint(key="node.kubernetes.io/unreachable")
 # Subtracted from the score of a node for each PreferNoSchedule taint that the pod does not tolerate.
 SOFT_TAINT_PENALTY = 10
 
@@ -48,7 +49,7 @@ def missing_resources(shape: SchedulingClass, free: Mapping[str, int]) -> tuple[
     return tuple(name for name, amount in shape.requests if amount > 0 and free.get(name, 0) < amount)
 
 
-def has_room(shape: SchedulingClass, free: Mapping[str, int]) -> bool:
+def has_capacity(shape: SchedulingClass, free: Mapping[str, int]) -> bool:
     # The hottest line of placement: a plain loop is twice as fast as `not missing_resources(...)`.
     for name, amount in shape.requests:  # noqa: SIM110
         if amount > 0 and free.get(name, 0) < amount:
@@ -56,7 +57,7 @@ def has_room(shape: SchedulingClass, free: Mapping[str, int]) -> bool:
     return True
 
 
-def room_count(shape: SchedulingClass, free: Mapping[str, int], at_most: int) -> int:
+def count_fitting(shape: SchedulingClass, free: Mapping[str, int], at_most: int) -> int:
     """Return how many pods of this shape fit, at most `at_most`."""
     count = at_most
     for name, amount in shape.requests:
@@ -67,9 +68,9 @@ def room_count(shape: SchedulingClass, free: Mapping[str, int], at_most: int) ->
 
 def static_score(shape: SchedulingClass, node: NodeView) -> int:
     """Return the preferred node affinity score, less a penalty for each untolerated PreferNoSchedule taint."""
-    liked = sum(preferred.weight for preferred in shape.preferred_nodes if matches_node(preferred.term, node))
+    preferred_score = sum(preferred.weight for preferred in shape.preferred_nodes if matches_node(preferred.term, node))
     soft = sum(taint.effect == "PreferNoSchedule" and not tolerates(shape.tolerations, taint) for taint in node.taints)
-    return liked - SOFT_TAINT_PENALTY * soft
+    return preferred_score - SOFT_TAINT_PENALTY * soft
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
@@ -110,12 +111,12 @@ def meets(requirement: NodeRequirement, labels: Mapping[str, str]) -> bool:
         case SelectorOperator.DOES_NOT_EXIST:
             return value is None
         case SelectorOperator.GREATER | SelectorOperator.LESS:
-            return _compares(requirement, value)
+            return _compare_numbers(requirement, value)
         case _:
             return False
 
 
-def _compares(requirement: NodeRequirement, value: str | None) -> bool:
+def _compare_numbers(requirement: NodeRequirement, value: str | None) -> bool:
     """Compare integers with `Gt` or `Lt`; anything else on either side matches nothing."""
     if value is None or len(requirement.values) != 1:
         return False

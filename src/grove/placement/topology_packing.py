@@ -12,8 +12,8 @@ arrangement may wait although it could be placed.
 from collections.abc import Iterable
 from itertools import chain
 
-from grove.placement.capacity import EVERYWHERE, Domain, Scratch
-from grove.placement.node_fit import room_count
+from grove.placement.capacity import ALL_NODES, CycleSnapshot, Domain
+from grove.placement.node_fit import count_fitting
 from grove.placement.types import Model, Pack, PodDemand, SchedulingClass
 
 ANY_NUMBER = 1 << 30
@@ -46,7 +46,7 @@ class Scope(Model):
 
 
 def place_scope(
-    cycle_snapshot: Scratch, scope: Scope, within: Domain = EVERYWHERE, order: tuple[Domain, ...] = ()
+    cycle_snapshot: CycleSnapshot, scope: Scope, within: Domain = ALL_NODES, order: tuple[Domain, ...] = ()
 ) -> bool:
     """Place every pod of the scope, or none. `order`: domains that an enclosing scope prefers, best first."""
     if not scope.all_pods:
@@ -60,36 +60,36 @@ def place_scope(
     return any(_place_parts(cycle_snapshot, scope, domain, order) for domain in domains)
 
 
-def required_domains(cycle_snapshot: Scratch, scope: Scope, within: Domain) -> tuple[Domain, ...]:
+def required_domains(cycle_snapshot: CycleSnapshot, scope: Scope, within: Domain) -> tuple[Domain, ...]:
     """Return the domains to try for a required pack: that of its placed pods, else all that fit, fullest first."""
-    home = home_domain(cycle_snapshot, scope.required, scope.all_nodes, within)
-    return (home,) if home else _by_room(cycle_snapshot, scope, scope.required, within)
+    current_domain = find_current_domain(cycle_snapshot, scope.required, scope.all_nodes, within)
+    return (current_domain,) if current_domain else _by_capacity(cycle_snapshot, scope, scope.required, within)
 
 
-def home_domain(cycle_snapshot: Scratch, key: str, nodes: Iterable[str], within: Domain) -> Domain | None:
+def find_current_domain(cycle_snapshot: CycleSnapshot, key: str, nodes: Iterable[str], within: Domain) -> Domain | None:
     """Return the domain of most of these nodes; of equals, the first by value. None if none of them is in a domain."""
     values = _values_of(cycle_snapshot, key, nodes)
-    return within.narrowed(key, values[0]) if values else None
+    return within.narrow(key, values[0]) if values else None
 
 
-def _place_in_one(cycle_snapshot: Scratch, scope: Scope, within: Domain) -> bool:
+def _place_in_one(cycle_snapshot: CycleSnapshot, scope: Scope, within: Domain) -> bool:
     """Place all pods in one preferred domain: that of most placed pods, else the fullest that fits."""
-    home = home_domain(cycle_snapshot, scope.preferred, scope.all_nodes, within)
-    domains = (home,) if home else _by_room(cycle_snapshot, scope, scope.preferred, within)
+    current_domain = find_current_domain(cycle_snapshot, scope.preferred, scope.all_nodes, within)
+    domains = (current_domain,) if current_domain else _by_capacity(cycle_snapshot, scope, scope.preferred, within)
     return any(_place_parts(cycle_snapshot, scope, domain, ()) for domain in domains)
 
 
-def _fewest_first(cycle_snapshot: Scratch, scope: Scope, within: Domain) -> tuple[Domain, ...]:
+def _fewest_first(cycle_snapshot: CycleSnapshot, scope: Scope, within: Domain) -> tuple[Domain, ...]:
     """Return the preferred domains in an order that uses few: those in use, then those with the most capacity."""
     key = scope.preferred
     shape = scope.all_pods[0].shape
-    in_use = [within.narrowed(key, value) for value in _values_of(cycle_snapshot, key, scope.all_nodes)]
-    others = [within.narrowed(key, value) for value in cycle_snapshot.layout.values(key, within)]
-    others.sort(key=lambda domain: -_room(cycle_snapshot, shape, domain))
+    in_use = [within.narrow(key, value) for value in _values_of(cycle_snapshot, key, scope.all_nodes)]
+    others = [within.narrow(key, value) for value in cycle_snapshot.layout.values(key, within)]
+    others.sort(key=lambda domain: -_count_capacity(cycle_snapshot, shape, domain))
     return tuple(dict.fromkeys([*in_use, *others]))
 
 
-def _place_parts(cycle_snapshot: Scratch, scope: Scope, within: Domain, order: tuple[Domain, ...]) -> bool:
+def _place_parts(cycle_snapshot: CycleSnapshot, scope: Scope, within: Domain, order: tuple[Domain, ...]) -> bool:
     """Place all or none: the narrower scopes first, largest first; then the pods without one."""
     mark = cycle_snapshot.mark()
     children = sorted(scope.children, key=lambda child: -len(child.all_pods))
@@ -102,7 +102,10 @@ def _place_parts(cycle_snapshot: Scratch, scope: Scope, within: Domain, order: t
 
 
 def place_pods(
-    cycle_snapshot: Scratch, pods: tuple[PodDemand, ...], within: Domain = EVERYWHERE, order: tuple[Domain, ...] = ()
+    cycle_snapshot: CycleSnapshot,
+    pods: tuple[PodDemand, ...],
+    within: Domain = ALL_NODES,
+    order: tuple[Domain, ...] = (),
 ) -> bool:
     """Place all of these pods; stop at the first that does not fit. The caller rolls back what was placed."""
     for pod in hardest_first(cycle_snapshot, pods):
@@ -113,7 +116,7 @@ def place_pods(
     return True
 
 
-def find_node(cycle_snapshot: Scratch, pod: PodDemand, within: Domain, order: tuple[Domain, ...]) -> str | None:
+def find_node(cycle_snapshot: CycleSnapshot, pod: PodDemand, within: Domain, order: tuple[Domain, ...]) -> str | None:
     """Return a node for this pod: in the preferred domains, one after the other, else anywhere within."""
     for domain in order:
         node = cycle_snapshot.find(pod, domain)
@@ -122,7 +125,7 @@ def find_node(cycle_snapshot: Scratch, pod: PodDemand, within: Domain, order: tu
     return cycle_snapshot.find(pod, within)
 
 
-def hardest_first(cycle_snapshot: Scratch, pods: tuple[PodDemand, ...]) -> tuple[PodDemand, ...]:
+def hardest_first(cycle_snapshot: CycleSnapshot, pods: tuple[PodDemand, ...]) -> tuple[PodDemand, ...]:
     """Sort the pods: few suitable nodes first, then large ones; those with pod affinity last."""
     if len(pods) < 2 or all(pod.shape is pods[0].shape for pod in pods):
         return pods
@@ -133,13 +136,13 @@ def hardest_first(cycle_snapshot: Scratch, pods: tuple[PodDemand, ...]) -> tuple
     return tuple(sorted(pods, key=lambda pod: difficulty[pod.shape]))
 
 
-def _difficulty(cycle_snapshot: Scratch, shape: SchedulingClass) -> tuple[bool, int, float]:
+def _difficulty(cycle_snapshot: CycleSnapshot, shape: SchedulingClass) -> tuple[bool, int, float]:
     largest = cycle_snapshot.layout.largest
     share = max((amount / largest.get(name, amount) for name, amount in shape.requests if amount > 0), default=0.0)
-    return bool(shape.affinity), len(cycle_snapshot.layout.candidates(shape, EVERYWHERE)), -share
+    return bool(shape.affinity), len(cycle_snapshot.layout.candidates(shape, ALL_NODES)), -share
 
 
-def _by_room(cycle_snapshot: Scratch, scope: Scope, key: str, within: Domain) -> tuple[Domain, ...]:
+def _by_capacity(cycle_snapshot: CycleSnapshot, scope: Scope, key: str, within: Domain) -> tuple[Domain, ...]:
     """Return the domains with capacity for each shape of the scope taken alone, least capacity first."""
     counts: dict[SchedulingClass, int] = {}
     for pod in scope.all_pods:
@@ -147,20 +150,20 @@ def _by_room(cycle_snapshot: Scratch, scope: Scope, key: str, within: Domain) ->
     main = max(counts, key=lambda shape: counts[shape])
     found = []
     for value in cycle_snapshot.layout.values(key, within):
-        domain = within.narrowed(key, value)
-        rooms = {shape: _room(cycle_snapshot, shape, domain) for shape in counts}
-        if all(rooms[shape] >= count for shape, count in counts.items()):
-            found.append((rooms[main], value, domain))
+        domain = within.narrow(key, value)
+        capacities = {shape: _count_capacity(cycle_snapshot, shape, domain) for shape in counts}
+        if all(capacities[shape] >= count for shape, count in counts.items()):
+            found.append((capacities[main], value, domain))
     return tuple(domain for _, _, domain in sorted(found, key=lambda entry: entry[:2]))
 
 
-def _room(cycle_snapshot: Scratch, shape: SchedulingClass, domain: Domain) -> int:
+def _count_capacity(cycle_snapshot: CycleSnapshot, shape: SchedulingClass, domain: Domain) -> int:
     """Return how many pods of this shape fit, pod affinity not considered."""
     names = cycle_snapshot.layout.candidates(shape, domain)
-    return sum(room_count(shape, cycle_snapshot.free[name], ANY_NUMBER) for name in names)
+    return sum(count_fitting(shape, cycle_snapshot.free[name], ANY_NUMBER) for name in names)
 
 
-def _values_of(cycle_snapshot: Scratch, key: str, nodes: Iterable[str]) -> list[str]:
+def _values_of(cycle_snapshot: CycleSnapshot, key: str, nodes: Iterable[str]) -> list[str]:
     """Return the values of a label on these nodes, the most frequent first."""
     counts: dict[str, int] = {}
     for name in nodes:

@@ -33,7 +33,7 @@ class SelectorOperator(StrEnum):
 
 
 class NodeRequirement(Model):
-    """One `matchExpressions` entry. The operator is a plain string: an unknown one matches nothing."""
+    """One `matchExpressions` entry. `operator` is a plain string: an unknown operator matches no node."""
 
     key: str
     operator: str
@@ -182,7 +182,7 @@ class Binding(Model):
 
 
 class WaitReason(StrEnum):
-    """Why pods were not placed."""
+    """The reasons why pods are not placed."""
 
     GANG_DOES_NOT_FIT = "GangDoesNotFit"
     GANG_IS_INCOMPLETE = "GangIsIncomplete"

@@ -1,1 +1,1 @@
-"""Every decision about a set: pure functions from what was observed to what shall be done, each with its reason."""
+"""Decisions about a set: pure functions from what was observed to a plan, each decision with its reason."""

@@ -1,6 +1,6 @@
 """The parts of a plan: actions in stages, stages in chains, statuses, events, and the time of the next reconcile.
 
-The executor carries these out without knowing what they mean (`controller/executor.py`).
+`controller/executor.py` executes them without knowing what they mean.
 """
 
 from datetime import datetime
@@ -19,7 +19,7 @@ class PlanStruct(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventSubject(PlanStruct):
-    """The object a message is about: events are attached to it."""
+    """The object that an event is about."""
 
     api_version: str
     kind: str
@@ -44,7 +44,7 @@ class Severity(StrEnum):
 
 
 class EventRecord(PlanStruct):
-    """An event to record. Several of one subject and reason in a pass become one, listing their `names`."""
+    """An event to record. Several of one subject and reason in a reconcile become one that lists their `names`."""
 
     subject: EventSubject
     reason: str
@@ -54,7 +54,7 @@ class EventRecord(PlanStruct):
 
 
 class Create(PlanStruct):
-    """Create an object under exactly this name; one that exists already and has the same controller is as good."""
+    """Create an object with this name. An existing object with the same controller counts as success."""
 
     resource: Resource[Any]
     namespace: str
@@ -80,7 +80,7 @@ class Create(PlanStruct):
 
 
 class Patch(PlanStruct):
-    """Merge-patch an object, only if it is still the one (and, if given, the version) that was decided on."""
+    """Merge-patch an object, only if it still has this uid and, if given, this resource version."""
 
     resource: Resource[Any]
     namespace: str
@@ -94,7 +94,7 @@ class Patch(PlanStruct):
 
 
 class Delete(PlanStruct):
-    """Delete one object, by the uid that was decided on."""
+    """Delete one object, only if it still has this uid."""
 
     resource: Resource[Any]
     namespace: str
@@ -105,10 +105,10 @@ class Delete(PlanStruct):
 
 
 class DeleteMany(PlanStruct):
-    """Delete by label. `uids` are those observed.
+    """Delete by label. `uids` are the observed objects.
 
-    It is one request only if every match has one of `owners` as its controller. Labels prove nothing: whatever else
-    carries them must stay, so then each of ours is deleted by its uid.
+    The executor sends one request only if every match has one of `owners` as its controller. Foreign objects may carry
+    the same labels and must stay. If there are any, the executor deletes each object by its uid.
     """
 
     resource: Resource[Any]
@@ -127,39 +127,41 @@ Stage = tuple[Action, ...]
 
 
 class ChainPriority(IntEnum):
-    """Which chains of a set go first when a pass cannot carry out all of them."""
+    """The order of the chains of a set when one reconcile cannot execute all of them."""
 
-    # What goes makes room, and whoever has waited long enough waits no longer.
+    # Deletes, which free capacity, and gates that have waited long enough.
     FIRST = 0
     BUILD = 1
-    # A Service and an opened gate set others to work, on the same server that the remaining creates need.
+    # A Service and a removed gate cause work on the API server that the remaining creates need.
     GATES = 2
 
 
-# The part of whatever is about no replica of the set in particular.
+# The replica index of chains and statuses that concern the whole set.
 WHOLE_SET = -1
 
 
 class Chain(PlanStruct):
-    """Stages in order; a failing stage ends its own chain and no other. `part` is the set replica."""
+    """Stages in order; a failing stage ends its own chain and no other. `replica_index` is the set replica."""
 
     key: str
-    part: int
+    replica_index: int
     stages: tuple[Stage, ...]
     rank: ChainPriority = ChainPriority.BUILD
 
 
 class StatusPriority(StrEnum):
-    # Later decisions rest on it: written before anything else is done.
-    FACT = "fact"
-    # All is well now: written after what is to be done, and when most of the set is not under way any more.
-    NEWS = "news"
-    # May wait a moment for the next change, so that ten of them become one write.
-    COUNT = "count"
+    """The priority of a status write."""
+
+    # Later decisions depend on it: written before any action.
+    DURABLE = "durable"
+    # Everything is ready now: written after the actions, and when most of the set has settled.
+    TRANSITION = "transition"
+    # Only counts changed: debounced, so that ten changes become one write.
+    COUNTS = "counts"
 
 
 class StatusWrite(PlanStruct):
-    """A new status, as the smallest patch. `part` is the set replica it tells about."""
+    """A new status, as the smallest patch. `replica_index` is the set replica that it is about."""
 
     resource: Resource[Any]
     namespace: str
@@ -167,25 +169,25 @@ class StatusWrite(PlanStruct):
     uid: Uid
     resource_version: str
     patch: JsonObject
-    urgency: StatusPriority
-    part: int = WHOLE_SET
+    priority: StatusPriority
+    replica_index: int = WHOLE_SET
     on_success: tuple[EventRecord, ...] = ()
-    # It says of fewer units than before that they are updated: the set's observedGeneration waits for that.
-    takes_back: bool = False
+    # It lowers a count of updated units. The set's observedGeneration is written after it.
+    lowers_updated_count: bool = False
 
 
 class LiveRead(PlanStruct):
-    """Pods, or what makes them, to list anew before a plan that destroys some of them may be carried out."""
+    """Pods, or their owners, to list from the API server before a plan that deletes some of them is executed."""
 
     namespace: str
     selector: str
-    # Whose they are: of others that match, nothing is concluded.
+    # Objects of other owners that match are ignored.
     owners: tuple[OwnerKey, ...]
     resource: Resource[Any] = PODS
 
 
 class Finding(PlanStruct):
-    """A decision in words: what this object waits for or what happened to it, and when that could change."""
+    """A decision as text: what this object waits for or what happened to it, and when that could change."""
 
     about: str
     reason: str
@@ -194,7 +196,7 @@ class Finding(PlanStruct):
 
 
 class CreateRejection(PlanStruct):
-    """The server's refusal to carry out an action, remembered until it succeeds."""
+    """A create that the API server rejected, remembered until it succeeds."""
 
     key: str
     code: str
@@ -208,14 +210,16 @@ class CreateRejection(PlanStruct):
 
 
 class Plan(PlanStruct):
-    """All that shall be done now for one set, and when to look again if nothing changes before."""
+    """All writes for one set, and the time of the next reconcile if nothing changes before."""
 
     chains: tuple[Chain, ...] = ()
     statuses: tuple[StatusWrite, ...] = ()
     events: tuple[EventRecord, ...] = ()
-    looks: tuple[LiveRead, ...] = ()
+    live_reads: tuple[LiveRead, ...] = ()
     findings: tuple[Finding, ...] = ()
     requeue_at: datetime | None = None
+    # The rejected creates that the plan still needs; the others can be forgotten. None: keep all.
+    rejections: tuple[CreateRejection, ...] | None = ()
 
     @property
     def is_empty(self) -> bool:
@@ -225,7 +229,7 @@ class Plan(PlanStruct):
 def delete_object(
     resource: Resource[Any], metadata: ObjectMeta, reason: str, on_success: EventRecord | None = None
 ) -> Delete:
-    """Delete exactly the object that was observed."""
+    """Build the delete of exactly the object that was observed."""
     return Delete(
         resource=resource,
         namespace=metadata.namespace,
@@ -236,10 +240,10 @@ def delete_object(
     )
 
 
-def chain(key: str, part: int, *stages: Stage, rank: ChainPriority = ChainPriority.BUILD) -> tuple[Chain, ...]:
-    """A chain without its empty stages, or nothing."""
-    kept = tuple(stage for stage in stages if stage)
-    return (Chain(key=key, part=part, stages=kept, rank=rank),) if kept else ()
+def chain(key: str, replica_index: int, *stages: Stage, rank: ChainPriority = ChainPriority.BUILD) -> tuple[Chain, ...]:
+    """Build a chain without its empty stages; an empty tuple if none is left."""
+    nonempty = tuple(stage for stage in stages if stage)
+    return (Chain(key=key, replica_index=replica_index, stages=nonempty, rank=rank),) if nonempty else ()
 
 
 def earliest(*instants: datetime | None) -> datetime | None:

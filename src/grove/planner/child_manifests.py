@@ -1,17 +1,18 @@
-"""The children of a set as wire objects: groups, cliques, gangs, services. Pods are built in `pod_builder.py`."""
+"""Build the manifests of groups, cliques and gangs. `pod_builder.py` builds those of pods."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from grove.api import labels, names
 from grove.api.merge_patch import merge_patch, patch_towards
-from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, SERVICES, Resource
+from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, Resource
 from grove.api.types.meta import JsonObject, to_wire
 from grove.api.types.podclique import PodClique
 from grove.api.types.podcliqueset import CliqueTemplate
 from grove.planner.actions import EventSubject
-from grove.planner.desired_state import CliqueBlueprint, GangBlueprint, GroupBlueprint
+from grove.planner.desired_state import DesiredClique, DesiredGang, DesiredGroup
 from grove.planner.snapshot import SetContext
+from grove.planner.training.distributed_env import add_distributed_env
 
 
 def build_owner(owner: EventSubject) -> JsonObject:
@@ -34,7 +35,7 @@ def build_object(resource: Resource[Any], metadata: JsonObject, owner: EventSubj
     }
 
 
-def build_group(context: SetContext, replica_index: int, group: GroupBlueprint) -> JsonObject:
+def build_group(context: SetContext, replica_index: int, group: DesiredGroup) -> JsonObject:
     annotations = dict(group.config.annotations)
     mnnvl = context.annotations.get(labels.MNNVL_GROUP)
     if mnnvl is not None:
@@ -60,45 +61,44 @@ def build_group(context: SetContext, replica_index: int, group: GroupBlueprint) 
 def build_clique(
     context: SetContext,
     replica_index: int,
-    clique: CliqueBlueprint,
+    clique: DesiredClique,
     *,
     owner: EventSubject,
     incarnation: str,
-    gang_life: str = "",
+    gang_incarnation: str = "",
     replicas: int | None = None,
 ) -> JsonObject:
-    """A PodClique with the newest template; `owner` is the set, or the group it is a member of.
+    """Build a PodClique with the newest template; `owner` is the set, or the group that it is a member of.
 
-    `gang_life`: that of the cliques it waits with, if it is not its own. `replicas`: the count that was set at run
-    time, if it is not the template's.
+    `gang_incarnation`: that of the cliques it is placed with, if it differs from its own. `replicas`: the count that
+    was set at run time, if it differs from the template's.
     """
     template = clique.template
     metadata_labels = {
         **template.labels,
         **labels.default_labels(context.name),
-        **_place_labels(context, replica_index, clique),
+        **_identity_labels(context, replica_index, clique),
         labels.NAME: clique.name,
         labels.COMPONENT: labels.COMPONENT_MEMBER_CLIQUE if clique.group else labels.COMPONENT_STANDALONE_CLIQUE,
         labels.TEMPLATE_HASH: context.template_hashes[template.name],
         labels.INCARNATION: incarnation,
     }
     annotations = {k: v for k, v in template.annotations.items() if k != labels.TOPOLOGY_NAME}
-    if gang_life:
-        annotations[labels.GANG_LIFE] = gang_life
+    if gang_incarnation:
+        annotations[labels.GANG_INCARNATION] = gang_incarnation
     spec = to_wire(template.spec)
-    spec["podSpec"] = _clique_pod_spec(context, clique)
+    spec["podSpec"] = _clique_pod_spec(context, replica_index, clique)
     if template.spec.min_available is None:
         spec["minAvailable"] = template.spec.replicas
     if replicas is not None:
         spec["replicas"] = replicas
-    # Start-up order is not carried out yet; names of cliques mean nothing on a PodClique.
-    spec["startsAfter"] = []
+    spec["startsAfter"] = list(clique.starts_after)
     metadata = {"name": clique.name, "labels": metadata_labels, "annotations": annotations}
     return build_object(PODCLIQUES, metadata, owner, spec)
 
 
-def _place_labels(context: SetContext, replica_index: int, clique: CliqueBlueprint) -> dict[str, str]:
-    """Whose a clique is and where it stands: by these it and its pods are found, and the same for all its life."""
+def _identity_labels(context: SetContext, replica_index: int, clique: DesiredClique) -> dict[str, str]:
+    """Return the labels that identify a clique and its pods. They never change."""
     found = {
         labels.PART_OF: context.name,
         labels.SET_REPLICA_INDEX: str(replica_index),
@@ -111,21 +111,23 @@ def _place_labels(context: SetContext, replica_index: int, clique: CliqueBluepri
     return found
 
 
-def lost_labels(context: SetContext, replica_index: int, clique: CliqueBlueprint, current: PodClique) -> dict[str, str]:
-    """Labels that say whose a clique is, and that somebody took away or changed: its pods are made of them too.
+def find_lost_labels(
+    context: SetContext, replica_index: int, clique: DesiredClique, current: PodClique
+) -> dict[str, str]:
+    """Return the identity labels of a clique that a user removed or changed. New pods get their labels from it.
 
-    Not those of its life and of its template, which are facts about this very object.
+    The labels of its incarnation and template are not among them: they describe this object only.
     """
-    ours = _place_labels(context, replica_index, clique)
+    ours = _identity_labels(context, replica_index, clique)
     return {key: value for key, value in ours.items() if current.metadata.labels.get(key) != value}
 
 
 def clique_template_patch(
-    context: SetContext, replica_index: int, clique: CliqueBlueprint, current: PodClique, *, owner: EventSubject
+    context: SetContext, replica_index: int, clique: DesiredClique, current: PodClique, *, owner: EventSubject
 ) -> JsonObject:
-    """What makes an existing PodClique the one that the template asks for now; its count stays."""
+    """Return the patch that gives an existing PodClique the current template. Its replica count stays."""
     wanted = build_clique(context, replica_index, clique, owner=owner, incarnation="")
-    # What the template before put there goes; what others wrote stays.
+    # Keys of the previous template are removed; keys that others wrote stay.
     before = context.stored_templates.get(clique.template.name, {}).get(
         current.metadata.labels.get(labels.TEMPLATE_HASH, "")
     )
@@ -137,7 +139,7 @@ def clique_template_patch(
             ("annotations", current.metadata.annotations, before.annotations if before else {}),
         )
     }
-    # The life it belongs to is not a matter of its template.
+    # The incarnation does not come from the template.
     metadata["labels"].pop(labels.INCARNATION, None)
     metadata = {field: changed for field, changed in metadata.items() if changed}
     pod_spec = merge_patch(current.spec.pod_spec, wanted["spec"]["podSpec"])
@@ -153,16 +155,17 @@ def _keys_patch(known: dict[str, str], wanted: dict[str, str], mine: dict[str, s
     return {**gone, **(patch_towards(known, wanted) or {})}
 
 
-def _clique_pod_spec(context: SetContext, clique: CliqueBlueprint) -> JsonObject:
+def _clique_pod_spec(context: SetContext, replica_index: int, clique: DesiredClique) -> JsonObject:
     pod_spec = dict(clique.template.spec.pod_spec)
     if context.spec.template.priority_class_name:
         pod_spec["priorityClassName"] = context.spec.template.priority_class_name
+    add_distributed_env(pod_spec, context, replica_index, clique)
     if clique.group:
         prepend_env(pod_spec, _group_env(_siblings(context, clique)))
     return pod_spec
 
 
-def _siblings(context: SetContext, clique: CliqueBlueprint) -> Sequence[CliqueTemplate]:
+def _siblings(context: SetContext, clique: DesiredClique) -> Sequence[CliqueTemplate]:
     return next(
         (members for members in context.members.values() if any(m.name == clique.template.name for m in members)), ()
     )
@@ -181,7 +184,7 @@ def _label_env(name: str, label: str) -> JsonObject:
 
 
 def build_pod_env(context_name: str, namespace: str, replica_index: str, clique_name: str) -> list[JsonObject]:
-    """The variables every pod gets, in the order of the wire."""
+    """Return the variables that every pod gets, in their order on the wire."""
     return [
         {"name": "GROVE_PCS_NAME", "value": context_name},
         {"name": "GROVE_PCS_INDEX", "value": replica_index},
@@ -195,7 +198,7 @@ def build_pod_env(context_name: str, namespace: str, replica_index: str, clique_
 
 
 def prepend_env(pod_spec: JsonObject, variables: list[JsonObject]) -> None:
-    """Put our variables before the user's in every container; one of the same name gives way to ours."""
+    """Put Grove's variables before the user's in every container. They replace variables of the same name."""
     ours = {variable["name"] for variable in variables}
     for kind in ("containers", "initContainers"):
         if pod_spec.get(kind):
@@ -205,10 +208,10 @@ def prepend_env(pod_spec: JsonObject, variables: list[JsonObject]) -> None:
             ]
 
 
-def build_gang_metadata(context: SetContext, replica_index: int, gang: GangBlueprint, incarnation: str) -> JsonObject:
-    """A gang shows the set's own labels and annotations to schedulers, and ours on top."""
+def build_gang_metadata(context: SetContext, replica_index: int, gang: DesiredGang, incarnation: str) -> JsonObject:
+    """Build the metadata of a gang: the set's labels and annotations, which schedulers read, and Grove's own."""
     gang_labels = {
-        **shown_labels(context),
+        **gang_labels_of_set(context),
         **labels.default_labels(context.name),
         labels.COMPONENT: labels.COMPONENT_GANG,
         labels.SET_REPLICA_INDEX: str(replica_index),
@@ -221,53 +224,29 @@ def build_gang_metadata(context: SetContext, replica_index: int, gang: GangBluep
         gang_labels[labels.GROUP] = gang.group
         gang_labels[labels.GROUP_REPLICA_INDEX] = str(gang.group_replica_index)
         gang_labels[labels.BASE_PODGANG] = gang.base_gang
-    annotations = {**shown_annotations(context), **context.backend.gang_annotations}
+    annotations = {**gang_annotations_of_set(context), **context.backend.gang_annotations}
     if context.topology.name:
         annotations[labels.TOPOLOGY_NAME] = context.topology.name
     return {"name": gang.name, "labels": gang_labels, "annotations": annotations}
 
 
 def build_gang(
-    context: SetContext, replica_index: int, gang: GangBlueprint, *, spec: JsonObject, incarnation: str
+    context: SetContext, replica_index: int, gang: DesiredGang, *, spec: JsonObject, incarnation: str
 ) -> JsonObject:
     metadata = build_gang_metadata(context, replica_index, gang, incarnation)
     return build_object(PODGANGS, metadata, context.subject, spec)
 
 
-def shown_labels(context: SetContext) -> dict[str, str]:
-    """What a gang shows of its set's labels: everything that is not ours to say."""
+def gang_labels_of_set(context: SetContext) -> dict[str, str]:
+    """Return the set's labels that its gangs copy: all but Grove's own."""
     return _without_ours(context.labels, {*labels.default_labels(context.name), labels.COMPONENT})
 
 
-def shown_annotations(context: SetContext) -> dict[str, str]:
-    # kubectl's bookkeeping is as large as the set itself and tells a scheduler nothing.
+def gang_annotations_of_set(context: SetContext) -> dict[str, str]:
+    # This annotation of kubectl is as large as the set, and no scheduler reads it.
     ours = {*context.backend.gang_annotations, "kubectl.kubernetes.io/last-applied-configuration"}
     return _without_ours(context.annotations, ours)
 
 
 def _without_ours(mapping: dict[str, str], ours: set[str]) -> dict[str, str]:
     return {key: value for key, value in mapping.items() if not key.startswith("grove.io/") and key not in ours}
-
-
-def build_service_spec(context: SetContext, replica_index: int) -> JsonObject:
-    """The part of a headless Service that is ours to keep as it is."""
-    config = context.spec.template.headless_service_config
-    return {
-        "publishNotReadyAddresses": config.publish_not_ready_addresses if config else True,
-        "selector": {**labels.default_labels(context.name), labels.SET_REPLICA_INDEX: str(replica_index)},
-    }
-
-
-def build_service(context: SetContext, replica_index: int) -> JsonObject:
-    name = names.replica_name(context.name, replica_index)
-    metadata = {
-        "name": name,
-        "labels": {
-            **labels.default_labels(context.name),
-            labels.NAME: name,
-            labels.COMPONENT: labels.COMPONENT_SERVICE,
-            labels.SET_REPLICA_INDEX: str(replica_index),
-        },
-    }
-    spec = {"clusterIP": "None", **build_service_spec(context, replica_index)}
-    return build_object(SERVICES, metadata, context.subject, spec)

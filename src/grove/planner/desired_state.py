@@ -8,9 +8,10 @@ from grove.api import names
 from grove.api.schema.limits import LARGEST_COUNT
 from grove.api.types.podcliqueset import CliqueTemplate, GroupConfig
 from grove.planner.snapshot import SetContext
+from grove.planner.startup.dependencies import StartupOrder
 
 
-class CliqueBlueprint(msgspec.Struct, frozen=True, kw_only=True):
+class DesiredClique(msgspec.Struct, frozen=True, kw_only=True):
     """One PodClique that should exist, and the gang it belongs to."""
 
     name: str
@@ -21,11 +22,13 @@ class CliqueBlueprint(msgspec.Struct, frozen=True, kw_only=True):
     # Only for members of a group.
     group: str = ""
     group_replica_index: int = -1
+    # The PodCliques whose minimum must be ready before its pods start.
+    starts_after: tuple[str, ...] = ()
 
 
-class GangBlueprint(msgspec.Struct, frozen=True, kw_only=True):
+class DesiredGang(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    cliques: tuple[CliqueBlueprint, ...]
+    cliques: tuple[DesiredClique, ...]
     base_gang: str = ""
     group: str = ""
     group_replica_index: int = -1
@@ -35,95 +38,104 @@ class GangBlueprint(msgspec.Struct, frozen=True, kw_only=True):
         return not self.base_gang
 
 
-class GroupBlueprint(msgspec.Struct, frozen=True, kw_only=True):
+class DesiredGroup(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     config: GroupConfig
     replicas: int
 
 
-class ReplicaBlueprint(msgspec.Struct, frozen=True, kw_only=True):
+class DesiredReplica(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     name: str
-    groups: tuple[GroupBlueprint, ...]
-    base: GangBlueprint
-    scaled: tuple[GangBlueprint, ...]
-    # Of groups that are scaled to zero: what the base gang had of them, and must not have any more.
-    parked: tuple[CliqueBlueprint, ...] = ()
+    groups: tuple[DesiredGroup, ...]
+    base: DesiredGang
+    scaled: tuple[DesiredGang, ...]
+    # Cliques of the base gang whose group is scaled to zero: they must not exist.
+    parked: tuple[DesiredClique, ...] = ()
 
     @property
-    def gangs(self) -> tuple[GangBlueprint, ...]:
-        """The base gang first: the others wait for it."""
+    def gangs(self) -> tuple[DesiredGang, ...]:
+        """Return all gangs; the base gang first, because the others wait for it."""
         return (self.base, *self.scaled)
 
     @property
-    def cliques(self) -> Iterator[CliqueBlueprint]:
+    def cliques(self) -> Iterator[DesiredClique]:
         return (clique for gang in self.gangs for clique in gang.cliques)
 
 
-def draw_replica(context: SetContext, index: int, live_scale: Mapping[str, int]) -> ReplicaBlueprint:
-    """Draw one replica; `live_scale` holds the replicas of groups that exist, which win over the template's.
+def build_desired_replica(context: SetContext, index: int, live_scale: Mapping[str, int]) -> DesiredReplica:
+    """Build one replica. `live_scale`: the replicas of existing groups, which win over the template's.
 
     spec/gang-scheduling.md, "Structure": the base gang holds the standalone cliques and group replicas below
     `minAvailable`; every further group replica is a scaled gang of its own.
     """
     base = names.replica_name(context.name, index)
-    groups = tuple(_draw_group(context, index, config, live_scale) for config in context.groups)
+    groups = tuple(_build_group(context, index, config, live_scale) for config in context.groups)
+    order = StartupOrder(context, index)
     cliques = [
-        CliqueBlueprint(name=names.standalone_clique(context.name, index, clique.name), template=clique, gang=base)
+        DesiredClique(
+            name=names.standalone_clique(context.name, index, clique.name),
+            template=clique,
+            gang=base,
+            starts_after=order.in_base_gang(clique.name),
+        )
         for clique in context.standalone
     ]
-    scaled: list[GangBlueprint] = []
-    parked: list[CliqueBlueprint] = []
+    scaled: list[DesiredGang] = []
+    parked: list[DesiredClique] = []
     for group in groups:
         if not group.replicas:
             for j in range(group.config.min_available):
-                parked += _members(context, group, j, gang=base, base_gang="")
+                parked += _members(order, group, j, gang=base, base_gang="")
         for j in range(group.replicas):
             if j < group.config.min_available:
-                cliques += _members(context, group, j, gang=base, base_gang="")
+                cliques += _members(order, group, j, gang=base, base_gang="")
             else:
-                scaled.append(_draw_scaled_gang(context, group, j, base))
-    return ReplicaBlueprint(
+                scaled.append(_build_scaled_gang(order, group, j, base))
+    return DesiredReplica(
         index=index,
         name=base,
         groups=groups,
-        base=GangBlueprint(name=base, cliques=tuple(cliques)),
+        base=DesiredGang(name=base, cliques=tuple(cliques)),
         scaled=tuple(scaled),
         parked=tuple(parked),
     )
 
 
-def _draw_group(context: SetContext, index: int, config: GroupConfig, live_scale: Mapping[str, int]) -> GroupBlueprint:
+def _build_group(context: SetContext, index: int, config: GroupConfig, live_scale: Mapping[str, int]) -> DesiredGroup:
     name = names.group(context.name, index, config.name)
-    asked = live_scale.get(name, config.replicas)
-    if asked <= 0 and not context.is_training:
-        return GroupBlueprint(name=name, config=config, replicas=0)
-    # Admission rejects a group below its minimum, which would have half a base gang, or beyond all measure; an edit
-    # past it gets the nearest that is possible.
-    replicas = min(max(asked, config.min_available), LARGEST_COUNT)
-    return GroupBlueprint(name=name, config=config, replicas=replicas)
+    requested = live_scale.get(name, config.replicas)
+    if requested <= 0 and not context.is_training:
+        return DesiredGroup(name=name, config=config, replicas=0)
+    # Admission rejects a group below its minimum or above the limit. A set stored without admission gets the nearest
+    # valid count.
+    replicas = min(max(requested, config.min_available), LARGEST_COUNT)
+    return DesiredGroup(name=name, config=config, replicas=replicas)
 
 
-def _draw_scaled_gang(context: SetContext, group: GroupBlueprint, j: int, base: str) -> GangBlueprint:
+def _build_scaled_gang(order: StartupOrder, group: DesiredGroup, j: int, base: str) -> DesiredGang:
     gang = names.scaled_gang(group.name, j - group.config.min_available)
-    return GangBlueprint(
+    return DesiredGang(
         name=gang,
-        cliques=tuple(_members(context, group, j, gang=gang, base_gang=base)),
+        cliques=tuple(_members(order, group, j, gang=gang, base_gang=base)),
         base_gang=base,
         group=group.name,
         group_replica_index=j,
     )
 
 
-def _members(context: SetContext, group: GroupBlueprint, j: int, *, gang: str, base_gang: str) -> list[CliqueBlueprint]:
+def _members(order: StartupOrder, group: DesiredGroup, j: int, *, gang: str, base_gang: str) -> list[DesiredClique]:
     return [
-        CliqueBlueprint(
+        DesiredClique(
             name=names.member_clique(group.name, j, clique.name),
             template=clique,
             gang=gang,
             base_gang=base_gang,
             group=group.name,
             group_replica_index=j,
+            starts_after=order.in_scaled_gang(clique.name, group.config, j)
+            if base_gang
+            else order.in_base_gang(clique.name),
         )
-        for clique in context.members[group.config.name]
+        for clique in order.context.members[group.config.name]
     ]

@@ -1,4 +1,4 @@
-"""A fresh look at pods before some of them are given up: a watch can be cut while others live."""
+"""Live reads of pods before some of them are deleted: one watch can be stale while others work."""
 
 from grove.api import labels
 from grove.planner.actions import LiveRead

@@ -8,50 +8,54 @@ import msgspec
 from grove.api.reasons import FindingReason
 from grove.planner.actions import Chain, ChainPriority, Finding, Plan, StatusWrite, earliest
 from grove.planner.child_sync import Retries
-from grove.planner.gangs.orphaned_gangs import plan_strays
+from grove.planner.gangs.orphaned_gangs import plan_orphaned_gangs
 from grove.planner.object_budget import describe_excess
-from grove.planner.plan_cache import Memo
+from grove.planner.plan_cache import PlanCache
 from grove.planner.replica import ReplicaPlan
-from grove.planner.rollout.revision_history import plan_revisions
+from grove.planner.rollout.revision_history import find_open_revision_rejections, plan_revisions
 from grove.planner.snapshot import Snapshot
-from grove.planner.status.reconcile_failed import report_failed_writes, wake_for_failed_writes
+from grove.planner.startup.access import find_open_access_rejections, plan_access
+from grove.planner.status.reconcile_failed import report_failed_writes, requeue_for_failed_writes
 from grove.planner.status.set_status import LISTED_GANGS, SetFacts, set_status
 from grove.planner.teardown.set_deletion import plan_deletion, plan_finalizer
 from grove.planner.training.failure import plan_failing
-from grove.planner.training.lifecycle import TrainingOutcome, is_finished, judge
+from grove.planner.training.lifecycle import TrainingOutcome, compute_training_outcome, is_finished
 
 # Up to so many chains that create objects run beside everything else. Normally each is one replica.
 FEW_BUILDS = 8
 
 
-def plan(snapshot: Snapshot, now: datetime, memo: Memo | None = None) -> Plan:
+def plan(snapshot: Snapshot, now: datetime, cache: PlanCache | None = None) -> Plan:
     """Decide everything about one set. The same snapshot and time give the same plan, byte for byte."""
-    return wake_for_failed_writes(_plan(snapshot, now, memo or Memo()), snapshot, now)
+    return requeue_for_failed_writes(_plan(snapshot, now, cache or PlanCache()), snapshot, now)
 
 
-def _plan(snapshot: Snapshot, now: datetime, memo: Memo) -> Plan:
+def _plan(snapshot: Snapshot, now: datetime, cache: PlanCache) -> Plan:
     """Take the first of these that applies, in the order of precedence."""
     if snapshot.pcs.metadata.is_terminating:
-        return report_failed_writes(Plan(chains=plan_deletion(snapshot)), snapshot, now)
+        return report_failed_writes(Plan(chains=plan_deletion(snapshot), rejections=None), snapshot, now)
     if snapshot.context.errors:
         return _plan_invalid(snapshot, now)
     finalizer = plan_finalizer(snapshot.pcs)
     if finalizer:
         return report_failed_writes(Plan(chains=finalizer), snapshot, now)
     failing = plan_failing(snapshot, now) if snapshot.context.is_training else None
-    targets = memo.targets(snapshot)
+    targets = cache.targets(snapshot)
+    if snapshot.failures:
+        needed = (*find_open_revision_rejections(snapshot, targets), *find_open_access_rejections(snapshot))
+        snapshot = msgspec.structs.replace(snapshot, failures=needed)
     retries = Retries(snapshot.failures, now)
     revisions = plan_revisions(snapshot, targets, retries)
     if targets.newest is None and (failing is not None or is_finished(snapshot.pcs)):
         return report_failed_writes(failing or Plan(), snapshot, now)
     if targets.newest is None or (targets.wanted is None and revisions):
         return _plan_unrecorded(snapshot, revisions, retries, now)
-    memo.update(snapshot, now)
+    cache.update(snapshot, now)
     if failing is not None:
-        return report_failed_writes(_with_child_statuses(failing, memo.busy()), snapshot, now)
+        return report_failed_writes(_with_child_statuses(failing, cache.active_plans()), snapshot, now)
     if is_finished(snapshot.pcs):
-        return _plan_finished(snapshot, memo, now)
-    return _plan_replicas(snapshot, memo, revisions, retries, now)
+        return _plan_finished(snapshot, cache, now)
+    return _plan_replicas(snapshot, cache, revisions, retries, now)
 
 
 def _plan_invalid(snapshot: Snapshot, now: datetime) -> Plan:
@@ -83,7 +87,13 @@ def _plan_unrecorded(snapshot: Snapshot, chains: tuple[Chain, ...], retries: Ret
     )
     has_failures = snapshot.failures or snapshot.failed_writes
     status = set_status(snapshot, facts, now) if has_failures else None
-    return Plan(chains=chains, statuses=_as_tuple(status), findings=retries.findings, requeue_at=retries.requeue_at)
+    return Plan(
+        chains=chains,
+        statuses=_as_tuple(status),
+        findings=retries.findings,
+        requeue_at=retries.requeue_at,
+        rejections=snapshot.failures,
+    )
 
 
 def _with_child_statuses(failing: Plan, replicas: list[ReplicaPlan]) -> Plan:
@@ -92,32 +102,38 @@ def _with_child_statuses(failing: Plan, replicas: list[ReplicaPlan]) -> Plan:
     return msgspec.structs.replace(failing, statuses=(*statuses, *failing.statuses))
 
 
-def _plan_finished(snapshot: Snapshot, memo: Memo, now: datetime) -> Plan:
-    """Only keep statuses up to date, without events.
+def _plan_finished(snapshot: Snapshot, cache: PlanCache, now: datetime) -> Plan:
+    """Keep only statuses up to date, without events.
 
-    Completed pods stay for their logs, and what a user deletes stays deleted. Nothing is wanted any more, so nothing is
-    rejected or held.
+    Completed pods stay for their logs, and what a user deletes stays deleted. Nothing is created any more, so nothing
+    can be rejected or held.
     """
-    replicas = memo.busy()
-    facts = _add_up(snapshot, memo, replicas, _judge_training(snapshot, memo, now))
+    replicas = cache.active_plans()
+    facts = _add_up(snapshot, cache, replicas, _compute_training(snapshot, cache, now))
     facts = msgspec.structs.replace(facts, failures=(), held_count=0)
     statuses = (*_child_statuses(replicas), *_as_tuple(set_status(snapshot, facts, now)))
     return Plan(statuses=tuple(map(_without_events, statuses)))
 
 
 def _plan_replicas(
-    snapshot: Snapshot, memo: Memo, revisions: tuple[Chain, ...], retries: Retries, now: datetime
+    snapshot: Snapshot, cache: PlanCache, revisions: tuple[Chain, ...], retries: Retries, now: datetime
 ) -> Plan:
-    replicas = memo.busy()
-    training = _judge_training(snapshot, memo, now)
-    facts = _add_up(snapshot, memo, replicas, training)
-    chains = (*revisions, *(c for replica in replicas for c in replica.chains), *plan_strays(snapshot))
+    replicas = cache.active_plans()
+    training = _compute_training(snapshot, cache, now)
+    facts = _add_up(snapshot, cache, replicas, training)
+    chains = (
+        *revisions,
+        *plan_access(snapshot, retries),
+        *(c for replica in replicas for c in replica.chains),
+        *plan_orphaned_gangs(snapshot),
+    )
     return Plan(
         chains=_in_order(chains),
         statuses=(*_child_statuses(replicas), *_as_tuple(set_status(snapshot, facts, now))),
-        looks=tuple(look for replica in replicas for look in replica.looks),
+        live_reads=tuple(live_read for replica in replicas for live_read in replica.live_reads),
         findings=(
             *_excess_findings(snapshot, facts.excess),
+            *_startup_findings(snapshot),
             *(finding for replica in replicas for finding in replica.findings),
             *retries.findings,
         ),
@@ -126,42 +142,44 @@ def _plan_replicas(
             training.requeue_at if training else None,
             *(replica.requeue_at for replica in replicas),
         ),
+        rejections=facts.failures,
     )
 
 
-def _judge_training(snapshot: Snapshot, memo: Memo, now: datetime) -> TrainingOutcome | None:
+def _compute_training(snapshot: Snapshot, cache: PlanCache, now: datetime) -> TrainingOutcome | None:
     if not snapshot.context.is_training:
         return None
-    return judge(snapshot.pcs, memo.runs(), now, is_running=memo.running_count > 0)
+    return compute_training_outcome(snapshot.pcs, cache.runs(), now, is_running=cache.running_count > 0)
 
 
 def _add_up(
-    snapshot: Snapshot, memo: Memo, busy: list[ReplicaPlan], training_status: TrainingOutcome | None
+    snapshot: Snapshot, cache: PlanCache, active_plans: list[ReplicaPlan], training_status: TrainingOutcome | None
 ) -> SetFacts:
-    targets = memo.targets(snapshot)
-    summaries = [replica.summary for replica in busy]
+    targets = cache.targets(snapshot)
+    summaries = [replica.summary for replica in active_plans]
     return SetFacts(
-        available_replicas=memo.available_count,
-        is_running=memo.running_count > 0,
-        updated_replicas=memo.updated_count,
+        available_replicas=cache.available_count,
+        is_running=cache.running_count > 0,
+        updated_replicas=cache.updated_count,
         waiting_gangs=tuple(islice((gang for summary in summaries for gang in summary.waiting_gangs), LISTED_GANGS)),
         failures=(*snapshot.failures, *(failure for summary in summaries for failure in summary.failures)),
-        roll=memo.roll_facts(snapshot) if targets.wanted else None,
+        roll=cache.roll_facts(snapshot) if targets.wanted else None,
         is_stored=targets.wanted is not None,
         is_overstated=any(summary.is_overstated for summary in summaries),
         training_status=training_status,
         newest_hash=targets.newest.generation_hash if targets.newest and targets.wanted else "",
         is_on_delete=targets.is_on_delete,
         held_count=sum(summary.held_count for summary in summaries),
+        is_update_held=any(summary.is_update_held for summary in summaries),
         gangless=tuple(dict.fromkeys(words for summary in summaries for words in summary.gangless)),
         unmet=tuple(dict.fromkeys(words for summary in summaries for words in summary.unmet)),
-        excess=_describe_excess(snapshot, memo),
+        excess=_describe_excess(snapshot, cache),
     )
 
 
-def _describe_excess(snapshot: Snapshot, memo: Memo) -> str:
-    budget = snapshot.context.surroundings.objects_per_set
-    return describe_excess(memo.object_count, budget) if memo.object_count > budget else ""
+def _describe_excess(snapshot: Snapshot, cache: PlanCache) -> str:
+    budget = snapshot.context.cluster.objects_per_set
+    return describe_excess(cache.object_count, budget) if cache.object_count > budget else ""
 
 
 def _excess_findings(snapshot: Snapshot, excess: str) -> tuple[Finding, ...]:
@@ -169,6 +187,13 @@ def _excess_findings(snapshot: Snapshot, excess: str) -> tuple[Finding, ...]:
         return ()
     about = f"podcliqueset/{snapshot.context.name}"
     return (Finding(about=about, reason=FindingReason.OBJECT_BUDGET_EXCEEDED, message=excess),)
+
+
+def _startup_findings(snapshot: Snapshot) -> tuple[Finding, ...]:
+    if not snapshot.context.startup_hold:
+        return ()
+    about = f"podcliqueset/{snapshot.context.name}"
+    return (Finding(about=about, reason=FindingReason.MISSING_DEPENDENCY, message=snapshot.context.startup_hold),)
 
 
 def _in_order(chains: tuple[Chain, ...]) -> tuple[Chain, ...]:

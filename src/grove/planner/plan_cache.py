@@ -1,6 +1,6 @@
-"""Plans of replicas that did not change since: a pass over a large set costs what changed.
+"""Cache of replica plans: a reconcile of a large set plans only the replicas that changed.
 
-It saves time and changes no answer: a fresh `Memo` gives the same plans.
+A fresh `PlanCache` gives the same plans.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,31 +12,32 @@ from grove.api.types.podcliqueset import CurrentlyUpdating
 from grove.planner.object_budget import count_objects
 from grove.planner.replica import ReplicaPlan, plan_replica
 from grove.planner.replica_facts import ReplicaEnvironment
-from grove.planner.rollout.replica_order import LISTED_NAMES, Candidate, RollFacts, stored_turn
+from grove.planner.rollout.replica_order import LISTED_NAMES, Candidate, RollFacts, read_current_replica
 from grove.planner.rollout.revision_history import Targets
 from grove.planner.snapshot import SetContext, Snapshot
-from grove.planner.training.lifecycle import ReplicaRun, restarts_of
+from grove.planner.training.lifecycle import ReplicaRun
+from grove.planner.training.restarts import restarts_of
 from grove.planner.views import ReplicaView
 
 _NOTHING = ReplicaPlan()
 
 
-class Memo:
-    """The replicas of one set, by their position in the snapshot, and what their plans add up to."""
+class PlanCache:
+    """The plans of the replicas of one set, by position in the snapshot, and their totals."""
 
     def __init__(self) -> None:
         self._context: SetContext | None = None
         self._revisions: tuple[ControllerRevision, ...] = ()
         self._targets: Targets | None = None
-        self._turn: CurrentlyUpdating | None = None
+        self._current_replica: CurrentlyUpdating | None = None
         self._restarts: dict[int, int] = {}
         self._hold: tuple[datetime | None, datetime | None] = (None, None)
         self._views: tuple[ReplicaView, ...] = ()
         self._plans: list[ReplicaPlan] = []
-        # How many refused gangs were ahead when a refused replica was planned.
+        # How many rejected gangs were ahead when a replica with rejected creates was planned.
         self._ahead: dict[int, int] = {}
-        # Positions of replicas that have something to do, to say or to wait for. The others only count.
-        self._busy: dict[int, None] = {}
+        # Positions of replicas that have something to do, to report or to wait for. The others only count.
+        self._active: dict[int, None] = {}
         # Positions of replicas that do not run the newest templates.
         self._outdated: dict[int, None] = {}
         self.available_count = 0
@@ -50,7 +51,7 @@ class Memo:
         self._is_over_budget = False
 
     def targets(self, snapshot: Snapshot) -> Targets:
-        """What the replicas are made from; drawn anew when the set's spec or its stored revisions changed."""
+        """Return the revisions that replicas are built from; cached until the spec or a stored revision changes."""
         is_same = self._targets is not None and self._targets.context is snapshot.context
         if self._targets is None or not is_same or self._revisions is not snapshot.revisions:
             self._targets = Targets(snapshot.context, snapshot.revisions)
@@ -61,14 +62,15 @@ class Memo:
     def roll_facts(self, snapshot: Snapshot) -> RollFacts:
         progress = snapshot.pcs.status.rolling_update_progress
         is_open = bool(self._outdated) or (progress is not None and progress.update_ended_at is None)
-        turn = next(iter(self._positions_in(self._turn)), None)
-        is_turn_done = turn is not None and self._plans[turn].update.is_turn_done
-        # Who could be next is asked when somebody can be.
-        is_asked = (turn is None or is_turn_done) and not snapshot.context.is_training
+        current_replica = next(iter(self._positions_in(self._current_replica)), None)
+        is_current_done = current_replica is not None and self._plans[current_replica].update.is_current_done
+        # Candidates are needed only when a next replica can be chosen.
+        needs_candidates = (current_replica is None or is_current_done) and not snapshot.context.is_training
         return RollFacts(
-            outdated=tuple(self._candidates(snapshot.pcs.spec.replicas)) if is_asked else (),
-            is_turn_done=is_turn_done,
-            wait=None if turn is None else self._plans[turn].update.wait,
+            outdated=tuple(self._candidates(snapshot.pcs.spec.replicas)) if needs_candidates else (),
+            is_current_done=is_current_done,
+            is_current_available=current_replica is not None and self._plans[current_replica].summary.is_available,
+            wait=None if current_replica is None else self._plans[current_replica].update.wait,
             updated_cliques=tuple(islice((n for p in self._plans for n in p.update.updated_cliques), LISTED_NAMES))
             if is_open
             else (),
@@ -86,50 +88,54 @@ class Memo:
             index = self._views[position].index
             if index < replicas:
                 plan = self._plans[position]
-                yield Candidate(index=index, standing=plan.update.standing, is_available=plan.summary.is_available)
+                yield Candidate(
+                    index=index, update_priority=plan.update.update_priority, is_available=plan.summary.is_available
+                )
 
     def runs(self) -> tuple[ReplicaRun, ...]:
-        """Of a training set: how far each replica is."""
+        """Return the progress of each replica of a training set."""
         return tuple(plan.run for plan in self._plans if plan.run is not None)
 
-    def _positions_in(self, turn: CurrentlyUpdating | None) -> list[int]:
-        return [] if turn is None else self._positions_of(turn.replica_index)
+    def _positions_in(self, current_replica: CurrentlyUpdating | None) -> list[int]:
+        return [] if current_replica is None else self._positions_of(current_replica.replica_index)
 
     def _positions_of(self, index: int) -> list[int]:
-        """Where the replica of this index is; views are ordered, and all wanted ones are there."""
+        """Return the position of the replica with this index. Views are sorted and contain all desired replicas."""
         return [index] if index < len(self._views) and self._views[index].index == index else []
 
     def update(self, snapshot: Snapshot, now: datetime) -> None:
-        """Plan what changed, what is due, and who was refused when the queue before it moved."""
+        """Plan the replicas that changed, that are due, or whose position among rejected gangs changed."""
         targets = self.targets(snapshot)
-        changed = self._changed(snapshot)
+        changed = self._find_changed(snapshot)
         self._count_objects(snapshot.context, changed)
-        is_over_budget = self.object_count > snapshot.context.surroundings.objects_per_set
+        is_over_budget = self.object_count > snapshot.context.cluster.objects_per_set
         if is_over_budget != self._is_over_budget:
             self._is_over_budget = is_over_budget
             changed = dict.fromkeys(range(len(self._views)))
-        turn = stored_turn(snapshot.pcs)
-        if turn != self._turn:
-            changed.update(dict.fromkeys((*self._positions_in(turn), *self._positions_in(self._turn))))
-            self._turn = turn
+        current_replica = read_current_replica(snapshot.pcs)
+        if current_replica != self._current_replica:
+            changed.update(
+                dict.fromkeys((*self._positions_in(current_replica), *self._positions_in(self._current_replica)))
+            )
+            self._current_replica = current_replica
         restarts = restarts_of(snapshot.pcs.status)
         if restarts != self._restarts:
             moved = (i for i, count in restarts.items() if self._restarts.get(i) != count)
             changed.update(dict.fromkeys(p for index in moved for p in self._positions_of(index)))
             self._restarts = restarts
-        # Until every replica is planned: one that fails must not leave old plans beside the new views.
+        # Not valid until every replica is planned: an exception must not leave old plans beside new views.
         self._context = None
-        due = [i for i in self._busy if (requeue_at := self._plans[i].requeue_at) is not None and requeue_at <= now]
-        ahead = snapshot.refused_ahead_count
+        due = [i for i in self._active if (requeue_at := self._plans[i].requeue_at) is not None and requeue_at <= now]
+        ahead = snapshot.rejected_ahead_count
         for position in sorted({*changed, *due, *self._ahead}):
             view = self._views[position]
             mine = ahead if view.failures else 0
             if position in changed or position in due or self._ahead.get(position) != mine:
                 plan = plan_replica(
-                    targets.of(view, None if turn is None else turn.replica_index),
+                    targets.of(view, None if current_replica is None else current_replica.replica_index),
                     view,
                     now,
-                    role=targets.role_of(view, turn, restarts.get(view.index, 0)),
+                    role=targets.build_role(view, current_replica, restarts.get(view.index, 0)),
                     environment=ReplicaEnvironment(
                         gangs_ahead_count=mine,
                         hold_until=snapshot.hold_until,
@@ -143,11 +149,11 @@ class Memo:
         self._context = snapshot.context
         self._hold = (snapshot.hold_until, snapshot.outage_until)
 
-    def busy(self) -> list[ReplicaPlan]:
-        """The plans that matter beyond their counts, in order."""
-        return [self._plans[position] for position in sorted(self._busy)]
+    def active_plans(self) -> list[ReplicaPlan]:
+        """Return the plans that have something to do, to report or to wait for, in order."""
+        return [self._plans[position] for position in sorted(self._active)]
 
-    def _changed(self, snapshot: Snapshot) -> dict[int, None]:
+    def _find_changed(self, snapshot: Snapshot) -> dict[int, None]:
         before, self._views = self._views, snapshot.replicas
         is_other = self._context is not snapshot.context or self._hold != (snapshot.hold_until, snapshot.outage_until)
         if is_other or len(before) != len(self._views):
@@ -165,7 +171,7 @@ class Memo:
         self._objects = [0] * len(self._views)
         self.object_count = 0
         self._ahead.clear()
-        self._busy.clear()
+        self._active.clear()
         self._outdated.clear()
         self.available_count = self.running_count = self.updated_count = 0
         self._updated_cliques = self._updated_groups = self._cliques = self._groups = 0
@@ -192,9 +198,9 @@ class Memo:
         else:
             self._outdated.pop(position, None)
         if plan.is_at_rest:
-            self._busy.pop(position, None)
+            self._active.pop(position, None)
         else:
-            self._busy[position] = None
+            self._active[position] = None
         if ahead is None:
             self._ahead.pop(position, None)
         else:

@@ -12,12 +12,12 @@ from grove.planner.actions import Chain, ChainPriority, Finding, LiveRead, Stage
 from grove.planner.child_sync import Retries, plan_builds
 from grove.planner.gangs.gang_state import (
     GangState,
-    fresh_looks,
+    find_open_rejections,
     gang_states,
-    mirror_findings,
-    open_failures,
-    refusal_findings,
-    wake_of,
+    plan_live_reads,
+    rejection_findings,
+    requeue_time,
+    scheduler_findings,
 )
 from grove.planner.gangs.gate_removal import GateRemoval, plan_gate_removal
 from grove.planner.replica_facts import DEFAULT_ENVIRONMENT, ReplicaEnvironment, ReplicaFacts, gather_facts
@@ -41,7 +41,7 @@ from grove.planner.views import ReplicaView
 
 
 class ReplicaStep(IntEnum):
-    """What the operator does about a replica, in the order of precedence: only the first step that applies is taken.
+    """The steps of a replica, in the order of precedence: only the first one that applies is taken.
 
     An intent is recorded alone: what is about to be deleted is not repaired any more. The steps that are not taken are
     decided again in the next plan, from what was observed then.
@@ -68,12 +68,12 @@ class ReplicaStep(IntEnum):
 
 
 class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What one replica adds to the plan and the status of its set. Valid until its view changes, or `requeue_at`."""
+    """The part of one replica in the plan and the status of its set. Valid until its view changes, or `requeue_at`."""
 
     step: ReplicaStep = ReplicaStep.SYNC
     chains: tuple[Chain, ...] = ()
     statuses: tuple[StatusWrite, ...] = ()
-    looks: tuple[LiveRead, ...] = ()
+    live_reads: tuple[LiveRead, ...] = ()
     findings: tuple[Finding, ...] = ()
     requeue_at: datetime | None = None
     summary: ReplicaSummary = ReplicaSummary()
@@ -87,7 +87,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True, kw_only=True):
         return not (
             self.chains
             or self.statuses
-            or self.looks
+            or self.live_reads
             or self.findings
             or self.summary.waiting_gangs
             or self.summary.failures
@@ -127,7 +127,7 @@ def plan_replica(
     training = plan_training(facts, teardown.terminations)
     pins = pin_domains(context, replica, facts.desired, environment.node_labels)
     gangs = gang_states(facts, teardown.removals.busy_gangs, pins)
-    failures = open_failures(replica, facts.desired, gangs)
+    failures = find_open_rejections(replica, facts.desired, gangs)
     rollout = plan_rollout(facts, gangs, failures)
     retries = Retries(failures, now)
     parts = _Parts(
@@ -140,8 +140,14 @@ def plan_replica(
         builds=plan_builds(facts, gangs, retries, rollout.roll),
     )
     statuses = plan_child_statuses(facts, gangs, rollout.roll)
-    held_count = teardown.terminations.held_count
-    summary = summarize_replica(facts, gangs, statuses, failures, held_count=held_count)
+    summary = summarize_replica(
+        facts,
+        gangs,
+        statuses,
+        failures,
+        held_count=teardown.terminations.held_count,
+        is_update_held=rollout.roll.is_held,
+    )
     return _merge(facts, parts, statuses, summary)
 
 
@@ -154,18 +160,18 @@ def _merge(
         step=step,
         chains=chains,
         statuses=statuses,
-        looks=(
-            *teardown.terminations.looks,
-            *parts.rollout.roll.looks,
-            *(look for state in gangs for look in fresh_looks(state)),
+        live_reads=(
+            *teardown.terminations.live_reads,
+            *parts.rollout.roll.live_reads,
+            *(live_read for state in gangs for live_read in plan_live_reads(state)),
         ),
         findings=(
             *teardown.terminations.findings,
             *parts.rollout.findings,
             *teardown.findings,
             *gates.findings,
-            *(finding for state in gangs for finding in mirror_findings(facts.context, state)),
-            *(finding for state in gangs for finding in refusal_findings(state)),
+            *(finding for state in gangs for finding in scheduler_findings(facts.context, state)),
+            *(finding for state in gangs for finding in rejection_findings(state)),
             *parts.retries.findings,
         ),
         requeue_at=earliest(
@@ -173,7 +179,7 @@ def _merge(
             parts.rollout.requeue_at,
             gates.requeue_at,
             parts.retries.requeue_at,
-            *(wake_of(state, facts.now) for state in gangs),
+            *(requeue_time(state, facts.now) for state in gangs),
         ),
         summary=summary,
         update=parts.rollout.summary,
@@ -222,7 +228,7 @@ def _select_builds(facts: ReplicaFacts, parts: _Parts) -> tuple[Stage, ...]:
 
 _REMOVALS = {
     ReplicaStep.SCALE_IN: (FindingReason.BEING_REMOVED, "the set was scaled in"),
-    ReplicaStep.FINISH_REMOVAL: (FindingReason.TEARDOWN_UNFINISHED, "its removal was begun and is finished first"),
+    ReplicaStep.FINISH_REMOVAL: (FindingReason.TEARDOWN_UNFINISHED, "its deletion had begun and is finished first"),
 }
 
 
@@ -233,7 +239,7 @@ def _plan_removal(context: SetContext, replica: ReplicaView, step: ReplicaStep) 
     reason, why = _REMOVALS[step]
     base_name = names.replica_name(context.name, replica.index)
     stages = plan_replica_removal(context, replica, base_name, why)
-    finding = Finding(about=f"podgang/{base_name}", reason=reason, message=f"replica {replica.index} goes: {why}")
+    finding = Finding(about=f"podgang/{base_name}", reason=reason, message=f"replica {replica.index} is deleted: {why}")
     return ReplicaPlan(
         step=step,
         chains=chain(base_name, replica.index, plan_old_finalizers(replica), *stages, rank=ChainPriority.FIRST),
@@ -247,6 +253,6 @@ def _plan_removal(context: SetContext, replica: ReplicaView, step: ReplicaStep) 
             # A replica that is wanted comes back with the newest templates. Until then the set is not updated.
             is_updated=not is_wanted,
             is_outdated=is_wanted and is_labelled_older(context, replica, base_name),
-            standing=UpdatePriority.NOTHING_SCHEDULED,
+            update_priority=UpdatePriority.NOTHING_SCHEDULED,
         ),
     )

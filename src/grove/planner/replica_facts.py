@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from grove.api import names
-from grove.planner.desired_state import GroupBlueprint, ReplicaBlueprint, draw_replica
+from grove.planner.desired_state import DesiredGroup, DesiredReplica, build_desired_replica
 from grove.planner.object_budget import is_scaled_out, limit_scale
 from grove.planner.rollout.replica_update import UpdateRole
 from grove.planner.snapshot import NodeLabels, SetContext
@@ -26,7 +26,7 @@ class ReplicaEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     # Most nodes are not ready until then. The hold may end before, because its length is limited.
     outage_until: datetime | None = None
     node_labels: NodeLabels = {}
-    # The set asks for more objects than its budget allows.
+    # The set needs more objects than its budget allows.
     is_over_budget: bool = False
 
     def is_held(self, now: datetime) -> bool:
@@ -42,7 +42,7 @@ class ReplicaFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     context: SetContext
     replica: ReplicaView
-    desired: ReplicaBlueprint
+    desired: DesiredReplica
     recreations: Recreations
     # The replicas of each scaling group, by the name of the group.
     groups: Mapping[str, tuple[GroupReplica, ...]]
@@ -52,7 +52,7 @@ class ReplicaFacts(msgspec.Struct, frozen=True, kw_only=True):
     # The set is over its object budget and this replica is scaled out: its existing objects stay, none is created.
     is_build_held: bool
 
-    def group_cliques(self, group: GroupBlueprint) -> list[list[CliqueView | None]]:
+    def group_cliques(self, group: DesiredGroup) -> list[list[CliqueView | None]]:
         """Return the cliques of each replica of a group; None for one that does not exist."""
         return [
             [
@@ -71,7 +71,7 @@ def gather_facts(
     is_build_held = environment.is_over_budget and is_scaled_out(context, replica)
     if is_build_held:
         live_scale = limit_scale(replica, live_scale)
-    desired = draw_replica(context, replica.index, live_scale)
+    desired = build_desired_replica(context, replica.index, live_scale)
     recreations = Recreations(replica, desired)
     return ReplicaFacts(
         context=context,

@@ -1,4 +1,4 @@
-"""One set's views and its surroundings: all that a plan may rest on, besides the time."""
+"""The snapshot of one set and its cluster: together with the time, the only input of a plan."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -8,6 +8,7 @@ import msgspec
 from grove.api.defaulting import default_podcliqueset
 from grove.api.resources import PODCLIQUESETS
 from grove.api.schema.limits import OBJECTS_PER_SET
+from grove.api.startup_order import describe_unknown_image
 from grove.api.template_hash import generation_hash, template_hash
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.controllerrevision import ControllerRevision
@@ -21,12 +22,13 @@ from grove.api.types.podcliqueset import (
     WorkloadType,
 )
 from grove.api.types.podgang import PodGang
-from grove.api.unsupported_fields import UnbuiltField, unbuilt_fields
+from grove.api.types.rbac import Role, RoleBinding
+from grove.api.unsupported_fields import UnsupportedField, find_unsupported_fields
 from grove.api.validation.field_errors import FieldError
 from grove.api.validation.object_budget import budget_errors
 from grove.api.validation.podcliqueset import validate_stored_podcliqueset
 from grove.api.validation.validation_options import ValidationOptions
-from grove.backends.base import Backend, ClusterFeatures, SetAsk
+from grove.backends.base import Backend, ClusterFeatures, SetInput
 from grove.backends.native_podgroups import NativeFeatures
 from grove.backends.registry import Backends
 from grove.planner.actions import CreateRejection, EventSubject, subject_of
@@ -37,29 +39,31 @@ from grove.planner.views import ReplicaView
 # By the name of the node.
 NodeLabels = Mapping[str, Mapping[str, str]]
 
-# A hold that ends when somebody says so, not at a time.
-UNTIL_TOLD = datetime.max.replace(tzinfo=UTC)
+# The end of a hold that has no end time.
+UNTIL_RELEASED = datetime.max.replace(tzinfo=UTC)
 
 
 class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for all sets: the settings of the installation, and what the cluster offers. Changes rarely."""
+    """Settings of the operator and features of the cluster, the same for all sets. They change rarely."""
 
     backends: Backends = Backends(features=NativeFeatures(reads_gangs=True))
-    surface: ClusterFeatures = ClusterFeatures()
+    features: ClusterFeatures = ClusterFeatures()
     # ClusterTopologyBindings by name.
     bindings: Mapping[str, ClusterTopologyBinding] = {}
     is_topology_aware: bool = False
-    # A new gang whose topology is not defined has no pods until it is; False: it is placed without.
+    # A new gang whose topology is not defined gets no pods until it is. False: it is placed without topology.
     waits_for_topology: bool = False
     # Objects that one set may have.
     objects_per_set: int = OBJECTS_PER_SET
+    # The image of the init container that waits for other cliques; "": not known.
+    init_image: str = ""
 
 
-NOWHERE = ClusterContext()
+DEFAULT_CLUSTER = ClusterContext()
 
 
 class SetContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a set asks for, prepared once per change of its spec; never its status, which changes all the time."""
+    """The spec of a set, prepared once per change. It never depends on the status."""
 
     subject: EventSubject
     generation: int
@@ -70,27 +74,32 @@ class SetContext(msgspec.Struct, frozen=True, kw_only=True):
     members: dict[str, tuple[CliqueTemplate, ...]]
     template_hashes: dict[str, str]
     generation_hash: str
-    # Those of the newest revision; others than `template_hashes` for a replica whose turn has not come.
+    # Those of the newest revision. They differ from `template_hashes` for a replica that is not updated yet.
     newest_hashes: dict[str, str]
     newest_generation_hash: str
-    # Every stored template by clique and hash: what a clique was made from.
+    # Every stored template by clique and hash, to find the template of an existing clique.
     stored_templates: dict[str, dict[str, CliqueTemplate]]
-    # What the rules have against its spec, and all errors: these, those of its scheduler, and a budget exceeded.
+    # `spec_errors`: from validation. `errors`: also those of its scheduler and of the object budget.
     spec_errors: tuple[FieldError, ...]
     errors: tuple[FieldError, ...]
     is_over_budget: bool
-    unbuilt: tuple[UnbuiltField, ...]
-    surroundings: ClusterContext
-    # Who schedules its pods.
+    unsupported_fields: tuple[UnsupportedField, ...]
+    cluster: ClusterContext
+    # The scheduler of its pods.
     backend: Backend
     topology: Topology
-    # What the scheduler needs before a new gang of the set is offered to it, and is not there; "": nothing.
+    # What the scheduler needs for a new gang and the cluster lacks; "": nothing.
     scheduler_hold: str = ""
 
     @property
     def hold(self) -> str:
-        """Return why no pod of a new gang may be made; "": one may."""
+        """Return why no pod of a new gang may be created; "": pods may be created."""
         return self.scheduler_hold or (self.topology.missing if self.topology.is_waiting else "")
+
+    @property
+    def startup_hold(self) -> str:
+        """Return why cliques that start after others get no pods; "": they do."""
+        return describe_unknown_image(self.spec.template, self.cluster.init_image)
 
     @property
     def name(self) -> str:
@@ -125,7 +134,7 @@ class SetContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One set as it was seen: itself, every replica that is wanted or of which something exists, and its rivals."""
+    """One set as observed: itself, and every replica that is desired or has objects."""
 
     pcs: PodCliqueSet
     context: SetContext
@@ -133,46 +142,49 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     replicas: tuple[ReplicaView, ...]
     # The stored versions of its pod templates, in no order.
     revisions: tuple[ControllerRevision, ...] = ()
-    # What the server refused of the set itself, not of one replica.
+    # What its init containers may read.
+    roles: tuple[Role, ...] = ()
+    role_bindings: tuple[RoleBinding, ...] = ()
+    # Rejected creates of the set itself, not of one replica.
     failures: tuple[CreateRejection, ...] = ()
     # Writes for the set that fail, the oldest first.
     failed_writes: tuple[FailedWrite, ...] = ()
-    # Everything was tried since the operator began: what is not known to fail does not.
+    # Every write was tried since the operator started, so a failure that is not listed is over.
     is_tried: bool = True
-    # Gangs that do not say which replica they belong to.
-    strays: tuple[PodGang, ...] = ()
-    # Older sets of this namespace whose pods are refused: they try again before this one.
-    refused_ahead_count: int = 0
-    # Until then nothing is torn down: so many nodes are out that the network is more likely at fault than every gang.
+    # Gangs without a replica label.
+    orphaned_gangs: tuple[PodGang, ...] = ()
+    # Older sets of this namespace with rejected pods: they retry before this one.
+    rejected_ahead_count: int = 0
+    # Until then nothing is torn down: most nodes are not ready, so the network is the more likely cause.
     hold_until: datetime | None = None
-    # Until then most nodes are out; a hold may end before, because it lasts only so long.
+    # Until then most nodes are not ready. The hold may end before, because its length is limited.
     outage_until: datetime | None = None
-    # Where pods that are placed have their home.
+    # The labels of nodes, to find the domains of placed pods.
     node_labels: NodeLabels = {}
 
 
 def build_context(
-    observed: PodCliqueSet, surroundings: ClusterContext = NOWHERE, before: SetContext | None = None
+    observed: PodCliqueSet, cluster: ClusterContext = DEFAULT_CLUSTER, before: SetContext | None = None
 ) -> SetContext:
-    """Prepare a set. Defaults are filled in here too: it may have come past a cluster without our admission.
+    """Prepare a set. Defaults are set here too: the set may have been stored without Grove's admission.
 
-    `before` is the context of the same spec in other surroundings: the rules are not asked again.
+    `before` is the context of the same spec in another cluster context: it is not validated again.
     """
     pcs = msgspec.convert(default_podcliqueset(to_wire(observed)), PodCliqueSet)
     template = pcs.spec.template
     standalone, members = arrange_cliques(template)
     generation = generation_hash(template)
     hashes = {clique.name: template_hash(clique, template.priority_class_name) for clique in template.cliques}
-    backend = surroundings.backends.named(surroundings.backends.name_for(pcs.spec))
+    backend = cluster.backends.get(cluster.backends.name_for(pcs.spec))
     topology = resolve_topology(
         template,
-        surroundings.bindings,
-        is_enabled=surroundings.is_topology_aware,
-        waits=surroundings.waits_for_topology,
+        cluster.bindings,
+        is_enabled=cluster.is_topology_aware,
+        waits=cluster.waits_for_topology,
     )
-    ask = set_ask(pcs)
+    inputs = build_set_input(pcs)
     spec_errors = validate_stored_podcliqueset(pcs, ValidationOptions()) if before is None else before.spec_errors
-    over_budget = () if spec_errors else tuple(budget_errors(pcs, surroundings.objects_per_set))
+    over_budget = () if spec_errors else tuple(budget_errors(pcs, cluster.objects_per_set))
     return SetContext(
         subject=subject_of(PODCLIQUESETS, pcs.metadata),
         generation=pcs.metadata.generation,
@@ -189,17 +201,17 @@ def build_context(
         spec_errors=spec_errors,
         errors=(*over_budget, *spec_errors, *backend.errors(pcs)),
         is_over_budget=bool(over_budget),
-        unbuilt=unbuilt_fields(pcs),
-        surroundings=surroundings,
+        unsupported_fields=find_unsupported_fields(pcs),
+        cluster=cluster,
         backend=backend,
         topology=topology,
-        scheduler_hold=_missing_kind(backend, surroundings.surface) or backend.hold(ask, surroundings.surface),
+        scheduler_hold=_missing_kind(backend, cluster.features) or backend.hold(inputs, cluster.features),
     )
 
 
-def set_ask(pcs: PodCliqueSet) -> SetAsk:
+def build_set_input(pcs: PodCliqueSet) -> SetInput:
     metadata = pcs.metadata
-    return SetAsk(
+    return SetInput(
         uid=metadata.uid,
         namespace=metadata.namespace,
         name=metadata.name,
@@ -209,8 +221,8 @@ def set_ask(pcs: PodCliqueSet) -> SetAsk:
     )
 
 
-def _missing_kind(backend: Backend, surface: ClusterFeatures) -> str:
-    missing = [kind.full_name for kind in backend.mirrors if kind.full_name in surface.missing]
+def _missing_kind(backend: Backend, features: ClusterFeatures) -> str:
+    missing = [kind.full_name for kind in backend.object_kinds if kind.full_name in features.missing]
     if not missing:
         return ""
     return f"scheduler {backend.name} needs {missing[0]}, which this cluster does not serve: install {backend.name}"
@@ -219,7 +231,7 @@ def _missing_kind(backend: Backend, surface: ClusterFeatures) -> str:
 def arrange_cliques(
     template: SetTemplate,
 ) -> tuple[tuple[CliqueTemplate, ...], dict[str, tuple[CliqueTemplate, ...]]]:
-    """The standalone cliques, and the members of each group."""
+    """Return the standalone cliques, and the members of each group."""
     by_name = {clique.name: clique for clique in template.cliques}
     grouped = {name for group in template.pod_clique_scaling_groups for name in group.clique_names}
     return (

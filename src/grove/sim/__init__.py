@@ -1,1 +1,1 @@
-"""The whole system on a virtual clock: one world, its faults, and what happened in it. No sockets, no threads."""
+"""Simulation of the whole system on a virtual clock, with faults. No sockets, no threads."""

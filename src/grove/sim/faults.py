@@ -1,7 +1,8 @@
 """Fault injection: a transport that loses, delays, repeats and rejects requests, drawn from a seed.
 
-Delays (these make interleavings random), errors before a write, answers lost after it, watches that are slow, frozen,
-cut or too old, throttled creates, chosen refusals, and a crash at any write. The server itself never misbehaves.
+Faults: delays (these make interleavings random), errors before a write, responses lost after a write, watches that are
+slow, frozen, cut or too old, throttled creates, chosen rejections, and a crash at any write. The server itself never
+misbehaves.
 """
 
 import asyncio
@@ -16,30 +17,30 @@ import msgspec
 from grove.clock import Clock
 from grove.errors import require
 from grove.kube.api_errors import ApiError, ConnectionLost
-from grove.kube.request_info import RequestSummary, plural_of, target_of
+from grove.kube.request_info import RequestSummary, plural_of, summarize
 from grove.kube.transport import Request, Response, Transport
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How often things go wrong (probabilities, 0 to 1) and how long they take (seconds, from and to)."""
+    """Probabilities of faults (0 to 1), and ranges of delays in seconds."""
 
-    # On the way to the server, and again on the way back.
+    # The delay of a request, and again of its response.
     latency: tuple[float, float] = (0.0, 0.0)
-    # Each line of a watch; lines never overtake each other.
+    # The delay of each line of a watch; lines stay in order.
     watch_latency: tuple[float, float] = (0.0, 0.0)
-    # The server answers 500, 503 or 429 and does nothing.
+    # The server responds 500, 503 or 429 and does nothing.
     server_error: float = 0.0
-    # An update or patch is answered with a conflict, and not done.
+    # An update or patch gets a conflict and is not executed.
     conflict: float = 0.0
     # The connection breaks before the request arrives.
     lost_request: float = 0.0
-    # The request is carried out, but its answer never comes.
+    # The server executes the request, but the response is lost.
     lost_answer: float = 0.0
     # A watch ends after a line, and the client must resume.
     cut_watch: float = 0.0
-    # A watch or a further page of a list is answered with "too old".
+    # A watch or a further page of a list gets a 410 "too old".
     gone: float = 0.0
-    # Creates beyond this rate wait for their turn.
+    # Creates beyond this rate are delayed.
     creates_per_second: float | None = None
 
 
@@ -47,7 +48,7 @@ CALM = FaultPlan()
 
 
 class RecordedWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """A write that reached the server, and what the server said."""
+    """A write that reached the server, and the status of the response."""
 
     at: float
     request: Request
@@ -55,18 +56,18 @@ class RecordedWrite(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> RequestSummary:
-        return target_of(self.request)
+        return summarize(self.request)
 
 
 class InjectedError(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests that are answered with an error for as long as the refusal stands."""
+    """An error that is returned for the chosen requests until `lift`."""
 
     applies: Callable[[Request], bool]
     error: ApiError
 
 
 class FaultyTransport:
-    """One program's connection to its server. `plan` may be replaced at any time; `CALM` stops the faults."""
+    """The connection of one program to its server. `plan` may be replaced at any time; `CALM` stops the faults."""
 
     def __init__(
         self,
@@ -79,11 +80,11 @@ class FaultyTransport:
     ) -> None:
         self.plan = plan
         self.writes: list[RecordedWrite] = []
-        # Writes begun, counting those that a crash kept from arriving.
+        # Started writes, including those that a crash prevented.
         self.write_count = 0
-        # Set at the crash; from then on no call returns, as for a program that no longer exists.
+        # Set at the crash; after it no call returns.
         self.crashed = asyncio.Event()
-        # Called just before a write reaches the server, and again when it is done and its answer is not there yet.
+        # Called just before a write reaches the server, and again after it was executed, before its response arrives.
         self.around_write: Callable[[], None] | None = None
         self._inner = inner
         self._clock = clock
@@ -118,7 +119,7 @@ class FaultyTransport:
             raise ApiError(503, "ServiceUnavailable", "simulated: the server is restarting")
         async with self._inner.stream(request) as lines:
             slowed = _SlowLines(self, lines, plural_of(request))
-            # Not a TaskGroup: it would wrap the errors of whoever reads the stream.
+            # Not a TaskGroup: it would wrap the errors of the reader of the stream.
             pump = asyncio.create_task(slowed.pump())
             try:
                 yield slowed
@@ -127,21 +128,21 @@ class FaultyTransport:
                 await asyncio.wait([pump])
 
     def crash_before_write(self, number: int) -> None:
-        """The program dies just before its write `number` (1 is the first) reaches the server."""
+        """Crash the program just before its write `number` (1 is the first) reaches the server."""
         require(number > self.write_count, f"write {number} is still to come")
         self._crash_before = number
 
     def crash_after_write(self, number: int) -> None:
-        """The program dies when its write `number` is done, before the answer arrives."""
+        """Crash the program after its write `number` is done, before the response arrives."""
         require(number > self.write_count, f"write {number} is still to come")
         self._crash_after = number
 
     def crash(self) -> None:
-        """The program dies now: what it sent arrives, nothing comes back."""
+        """Crash the program now. Requests that it sent still reach the server; no response comes back."""
         self.crashed.set()
 
     def freeze_watch(self, plural: str) -> None:
-        """Watches of this resource stay open and say nothing; everything else works."""
+        """Stop the events of this resource while its watches stay open. Everything else works."""
         self._thawed[plural] = asyncio.Event()
 
     def thaw_watch(self, plural: str) -> None:
@@ -157,7 +158,7 @@ class FaultyTransport:
         self._refusals.remove(refusal)
 
     def write_counts(self) -> Counter[tuple[str, str]]:
-        """How often each (verb, resource) was written."""
+        """Count the writes by (verb, resource)."""
         return Counter((target.verb, target.resource) for target in (write.target for write in self.writes))
 
     async def _pass_on(self, request: Request) -> Response:
@@ -185,7 +186,7 @@ class FaultyTransport:
             self._on_write(write)
 
     def _draw_fault(self, request: Request) -> Response | None:
-        """An answer that the server did not give; raises if there is none at all."""
+        """Return an injected response, or None; raise if the connection is lost."""
         for refusal in self._refusals:
             if refusal.applies(request):
                 if isinstance(refusal.error, ConnectionLost):
@@ -222,10 +223,10 @@ class FaultyTransport:
         if self.crashed.is_set():
             await _hang()
 
-    # What `_SlowLines` asks.
+    # Used by `_SlowLines`.
 
     def delivery_time(self) -> float:
-        """When a line that arrives now is shown."""
+        """Return when to deliver a line that arrives now."""
         now = self._clock.monotonic()
         return now + self._random.uniform(*self.plan.watch_latency) if self.plan.watch_latency[1] > 0 else now
 
@@ -244,7 +245,7 @@ class FaultyTransport:
 
 
 class _SlowLines:
-    """The lines of one watch, each shown when its time has come, in order. Reads ahead, so delays do not add up."""
+    """The lines of one watch, each delivered at its own time, in order. It reads ahead, so delays do not add up."""
 
     def __init__(self, transport: FaultyTransport, lines: AsyncIterator[bytes], plural: str) -> None:
         self._transport = transport
@@ -288,7 +289,7 @@ class _SlowLines:
 
 
 def error_response(error: ApiError) -> Response:
-    """The answer of a server that says no with `error`."""
+    """Build the response of a server that rejects a request with `error`."""
     retry_after = None if error.retry_after is None else int(error.retry_after)
     status = {
         "kind": "Status",
@@ -321,4 +322,4 @@ _CONFLICT = ApiError(
 
 async def _hang() -> Never:
     await asyncio.Event().wait()
-    raise AssertionError("nobody sets this event")
+    raise AssertionError("this event is never set")

@@ -1,4 +1,4 @@
-"""Admission of an embedded cluster: Grove's review, with its questions answered from the cluster's own store."""
+"""Admission of an embedded cluster: Grove's review, with lookups in the cluster's own store."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,16 +6,16 @@ from typing import TypeVar
 
 import msgspec
 
-from grove.admission.lookups import DEEPEST_OWNERS, owner_resource
+from grove.admission.lookups import DEEPEST_OWNERS, next_owner, owner_resource
 from grove.admission.policy import DEFAULT_SETTINGS, AdmissionLookups, review
 from grove.api.resources import KAI_QUEUES, TOPOLOGY_BINDINGS, VOLCANO_QUEUES, Resource
-from grove.api.types.admission import AdmissionAnswer, AdmissionControl, AdmissionRequest
+from grove.api.types.admission import AdmissionControl, AdmissionRequest, AdmissionResult
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.meta import HasMetadata, OwnerReference
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.validation.validation_options import ValidationOptions
-from grove.backends.queues import QueueAsk
+from grove.backends.queues import QueueRequest
 from grove.cluster.built_in_resources import BY_QUALIFIED
 from grove.cluster.storage.store import Storage, Table
 
@@ -23,18 +23,18 @@ T = TypeVar("T", bound=HasMetadata)
 
 
 def admission_of(find_store: Callable[[], Storage], settings: ValidationOptions = DEFAULT_SETTINGS) -> AdmissionControl:
-    """For the server that owns the store. The server takes its admission when it is made, so the store comes later."""
+    """Return the admission of the server that owns the store. The store is looked up later."""
     return partial(_review, find_store, settings)
 
 
 def _review(
     find_store: Callable[[], Storage], settings: ValidationOptions, request: AdmissionRequest
-) -> AdmissionAnswer:
+) -> AdmissionResult:
     store = find_store()
     lookup = AdmissionLookups(
         topology_binding=partial(_topology_binding, store),
         owner_set=partial(_owner_set, store),
-        # Where nobody defined a scheduler's kinds, nothing is known of its queues.
+        # Without the CRDs of a scheduler, its queues are unknown.
         queue=partial(_queue, store) if any(map(_is_of_queues, store.tables())) else None,
     )
     return review(request, lookup, settings)
@@ -48,24 +48,22 @@ def _is_of_queues(table: Table) -> bool:
     return table.resource_info.qualified in (KAI_QUEUES.full_name, VOLCANO_QUEUES.full_name)
 
 
-def _queue(store: Storage, ask: QueueAsk) -> SchedulerObject | None:
-    kind = ask.resource.full_name
+def _queue(store: Storage, request: QueueRequest) -> SchedulerObject | None:
+    kind = request.resource.full_name
     table = next((table for table in store.tables() if table.resource_info.qualified == kind), None)
-    entry = None if table is None else table.find("", ask.queue)
+    entry = None if table is None else table.find("", request.queue)
     return None if entry is None else msgspec.json.decode(entry.data, type=SchedulerObject)
 
 
 def _owner_set(store: Storage, namespace: str, owner: OwnerReference) -> PodCliqueSet | None:
     """Return the set itself, or the one above the group."""
-    above: OwnerReference | None = owner
+    above = owner
     for _ in range(DEEPEST_OWNERS):
-        resource = None if above is None else owner_resource(above)
-        found = None if above is None or resource is None else _find(store, resource, namespace, above.name)
-        if found is None or above is None or found.metadata.uid != above.uid:
-            return None
-        if isinstance(found, PodCliqueSet):
-            return found
-        above = found.metadata.controller_reference
+        resource = owner_resource(above)
+        step = next_owner(above, None if resource is None else _find(store, resource, namespace, above.name))
+        if not isinstance(step, OwnerReference):
+            return step
+        above = step
     return None
 
 

@@ -1,6 +1,6 @@
-"""A whole world on one clock: cluster, nodes, scheduler, kubelet and operator, each behind its own connection.
+"""Simulation of a cluster on one clock: API server, nodes, scheduler, kubelet and operator, each with a connection.
 
-What may go wrong is `faults.py`, what happened is `write_log.py`. Run it with `clock.run_virtual`; the seed decides
+`faults.py` injects faults, `write_log.py` records writes. Run it with `virtual_clock.run_virtual`; the seed decides
 everything else.
 """
 
@@ -20,6 +20,7 @@ import yaml
 from grove.api.resources import PODS, Resource
 from grove.api.types.meta import HasMetadata, JsonObject
 from grove.api.types.pod import Pod
+from grove.api.values.clique_counts import LOCAL_IMAGE
 from grove.clock import Clock, LoopClock
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.built_in_resources import SERVED
@@ -30,6 +31,7 @@ from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
 from grove.cluster.node_pod_cache import BoundPods
 from grove.cluster.nodes import Nodes, NodeTopology
 from grove.cluster.scheduler.scheduler import Scheduler
+from grove.controller.controller_options import ControllerOptions
 from grove.controller.manager import Controller, run_through_restores
 from grove.errors import Bug, UserError
 from grove.kube.api_errors import ApiError, Status
@@ -46,6 +48,8 @@ T = TypeVar("T", bound=HasMetadata)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 NODE_RESOURCES: Mapping[str, str] = {"cpu": "32", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "110"}
 RESTART_SECONDS = 1.0
+# The loader in C is ten times as fast, but not every installation of PyYAML has it.
+_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _KINDS = {(resource_info.api_version, resource_info.kind): resource_info for resource_info in SERVED}
 
 
@@ -67,25 +71,26 @@ class _ThroughRestores:
 
 
 def grove_operator(client: Client, clock: Clock, random: Random) -> SimulatedOperator:
-    return _ThroughRestores(lambda: Controller(client, clock, random))
+    options = ControllerOptions(init_image=LOCAL_IMAGE)
+    return _ThroughRestores(lambda: Controller(client, clock, random, options))
 
 
 class NotSettled(Bug):
-    """The world kept changing for longer than it was allowed to; the message shows the last changes."""
+    """The cluster still changes after the time limit; the message shows the last changes."""
 
 
 class SimulatedApply(msgspec.Struct, frozen=True, kw_only=True):
-    """The object as the server now has it, and what the server warned about."""
+    """The object as stored, and the warnings of the server."""
 
     object: JsonObject
     warnings: tuple[str, ...] = ()
 
 
 class World:
-    """`async with World(seed=7, nodes=10) as world:` - then apply, scale, break things, settle, and look.
+    """`async with World(seed=7, nodes=10) as world:` - then apply, scale, inject faults, settle, and read.
 
     A crashed operator is started again after a second, with empty memory, unless it was crashed by `crash_controller`.
-    An inhabitant that fails ends the world with its error.
+    A component that fails ends the simulation with its error.
     """
 
     def __init__(
@@ -109,11 +114,11 @@ class World:
         self._faults = faults
         self._cluster_faults = cluster_faults
         self._operator_factory = operator
-        self._inhabitants: list[asyncio.Task[None]] = []
+        self._component_tasks: list[asyncio.Task[None]] = []
         self._transports: list[FaultyTransport] = []
         self._frozen: dict[str, FaultyTransport] = {}
         self._controller_task: asyncio.Task[None] | None = None
-        self._life_count = 0
+        self._operator_starts = 0
 
     async def __aenter__(self) -> Self:
         self.clock: Clock = LoopClock(EPOCH)
@@ -130,7 +135,7 @@ class World:
         self.nodes = Nodes(self.client, self.clock, self._layout)
         self._tasks = asyncio.TaskGroup()
         await self._tasks.__aenter__()
-        self._populate()
+        self._start_components()
         if self._node_count:
             await self.add_nodes(self._node_count)
         return self
@@ -138,22 +143,22 @@ class World:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._inhabitants:
+        for task in self._component_tasks:
             task.cancel()
-        # Only a cancellation concerns the group: any other error of a story must come out as it is.
+        # Only a cancellation concerns the group; other errors are raised unchanged.
         is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
         await self._tasks.__aexit__(*((kind, error, trace) if is_cancelled else (None, None, None)))
 
     # What users and administrators do
 
     async def apply(self, manifest: JsonObject | Path) -> tuple[SimulatedApply, ...]:
-        """Create or change what the manifest says, in namespace `default` unless it names one. Raises `ApiError`."""
+        """Create or update the object of the manifest; the default namespace is `default`. Raises `ApiError`."""
         return tuple([await self._apply_one(document) for document in _documents(manifest)])
 
     async def scale(self, resource: Resource[Any], name: str, replicas: int, *, namespace: str = "default") -> None:
         body = msgspec.json.encode({"spec": {"replicas": replicas}})
         path = resource.path(namespace, name, "scale")
-        await self._ask(Request(method="PATCH", path=path, body=body, content_type=MERGE_PATCH))
+        await self._send(Request(method="PATCH", path=path, body=body, content_type=MERGE_PATCH))
 
     async def delete(self, resource: Resource[Any], name: str, *, namespace: str = "default") -> None:
         await self.client.delete(resource, namespace, name)
@@ -161,10 +166,10 @@ class World:
     async def add_nodes(self, number: int, labels: Mapping[str, str] | None = None) -> tuple[str, ...]:
         return await self.nodes.create(number, self._node_resources, labels)
 
-    # Looking at it
+    # Reads
 
     def objects(self, resource: Resource[T], *, namespace: str = "", label_selector: str = "") -> tuple[T, ...]:
-        """What the server holds now, without a moment passing."""
+        """Return the objects of the server; no time passes."""
         query = {"labelSelector": label_selector} if label_selector else {}
         response = self.server.handle(Request(method="GET", path=resource.path(namespace), query=query))
         items = msgspec.json.decode(response.body, type=_Items).items
@@ -174,22 +179,22 @@ class World:
         return self.objects(PODS, namespace=namespace)
 
     def running_pods(self, *, namespace: str = "") -> tuple[Pod, ...]:
-        """Pods that run and stay."""
+        """Return running pods that are not terminating."""
         return tuple(
             pod for pod in self.pods(namespace=namespace)
             if pod.status.phase == "Running" and not pod.metadata.is_terminating
         )  # fmt: skip
 
     def writes_by(self, who: str) -> tuple[RecordedWrite, ...]:
-        """Of `user`, `operator` (all its lives), `scheduler`, `kubelet` or `nodes`; what reached the server."""
+        """Return the writes that reached the server, by `user`, `operator`, `scheduler`, `kubelet` or `nodes`."""
         return self.timeline.writes_by(who)
 
     def check(self) -> None:
-        """Raise `InvariantBroken` if a safety rule did not hold at any moment so far. Call it at rest."""
+        """Raise `InvariantBroken` if an invariant was broken so far. Call it when the cluster has settled."""
         self.invariants.check()
 
     def check_safety(self) -> None:
-        """Raise `InvariantBroken` if a safety rule did not hold so far, also while the operator is down or at work."""
+        """Raise `InvariantBroken` if an invariant was broken so far. It may be called at any time."""
         self.invariants.check_safety()
 
     # Time
@@ -206,7 +211,7 @@ class World:
                 raise NotSettled(f"seed {self.seed}: still changing; last:\n{self.timeline.text(last=20)}")
 
     async def wait_until(self, holds: Callable[[], bool], *, limit_seconds: float = 3600.0) -> None:
-        """Let time pass until something holds, looked at after every change."""
+        """Let time pass until `holds` returns true; it is called after every change."""
         try:
             async with asyncio.timeout(limit_seconds):
                 while not holds():
@@ -218,13 +223,13 @@ class World:
     # Faults
 
     def calm(self) -> None:
-        """Stop all faults, now and for later lives of the operator."""
+        """Stop all faults, also after later restarts of the operator."""
         self._faults = self._cluster_faults = CALM
         for transport in self._transports:
             transport.plan = CALM
 
     def set_faults(self, plan: FaultPlan) -> None:
-        """Other weather for the operator, in this life and the next ones."""
+        """Replace the faults of the operator, now and after its restarts."""
         self._faults = plan
         self.operator.plan = plan
 
@@ -242,18 +247,18 @@ class World:
         self._start_controller()
 
     def freeze_watch(self, plural: str) -> None:
-        """The operator hears nothing of this resource until `thaw_watch`; rules judge it by what it could know."""
+        """Send the operator no watch events of this resource until `thaw_watch`; the invariants allow for it."""
         self._frozen[plural] = self.operator
         self.operator.freeze_watch(plural)
-        self.invariants.lose_sight()
+        self.invariants.begin_stale()
 
     def thaw_watch(self, plural: str) -> None:
         self._frozen.pop(plural).thaw_watch(plural)
-        self.invariants.regain_sight()
+        self.invariants.end_stale()
 
-    # How it is made
+    # Components
 
-    def _populate(self) -> None:
+    def _start_components(self) -> None:
         bound = BoundPods(self._cluster_client("kubelet"), self.clock, self._random("bound"))
         kubelet = SimulatedKubelet(self._cluster_client("kubelet"), self.clock, self._random("kubelet"), bound)
         lifecycle = NodeLifecycle(self._cluster_client("nodes"), self.clock, self._random("nodes"), bound)
@@ -263,35 +268,35 @@ class World:
             ("bound", bound.run()), ("kubelet", kubelet.run()), ("nodes", lifecycle.run()),
             ("scheduler", scheduler.run()), ("garbage", garbage.run()),
         ):  # fmt: skip
-            self._inhabit(name, run)
+            self._start_task(name, run)
         if self._operator_factory is not None:
             self._start_controller()
 
-    def _inhabit(self, name: str, run: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start_task(self, name: str, run: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._tasks.create_task(run, name=name)
-        self._inhabitants.append(task)
+        self._component_tasks.append(task)
         return task
 
     def _start_controller(self) -> None:
-        self._begin_life()
-        self._controller_task = self._inhabit("operator", self._live_again_and_again())
+        self._connect_operator()
+        self._controller_task = self._start_task("operator", self._run_operator_with_restarts())
 
-    def _begin_life(self) -> None:
-        self._life_count += 1
-        self.operator = self._connect("operator", self._faults, life=self._life_count)
+    def _connect_operator(self) -> None:
+        self._operator_starts += 1
+        self.operator = self._connect("operator", self._faults, start=self._operator_starts)
 
-    async def _live_again_and_again(self) -> None:
+    async def _run_operator_with_restarts(self) -> None:
         while True:
-            await self._live()
+            await self._run_operator()
             await self.clock.sleep(RESTART_SECONDS)
-            self._begin_life()
+            self._connect_operator()
 
-    async def _live(self) -> None:
+    async def _run_operator(self) -> None:
         """Run the operator until it crashes."""
         if self._operator_factory is None:
             raise UserError("this world was made without an operator")
         client = Client(self.operator, self.clock, WriteLimiter(self.clock))
-        operator = self._operator_factory(client, self.clock, self._random(f"operator/{self._life_count}"))
+        operator = self._operator_factory(client, self.clock, self._random(f"operator/{self._operator_starts}"))
         async with asyncio.TaskGroup() as group:
             running = group.create_task(operator.run())
             await self.operator.crashed.wait()
@@ -300,9 +305,9 @@ class World:
     def _cluster_client(self, who: str) -> Client:
         return Client(self._connect(who, self._cluster_faults), self.clock)
 
-    def _connect(self, who: str, plan: FaultPlan, *, life: int = 1) -> FaultyTransport:
+    def _connect(self, who: str, plan: FaultPlan, *, start: int = 1) -> FaultyTransport:
         inner = InProcessTransport(self.server, self.clock)
-        random = self._random(f"{who}/connection/{life}")
+        random = self._random(f"{who}/connection/{start}")
         transport = FaultyTransport(inner, self.clock, random, plan, on_write=partial(self._record, who))
         self._transports.append(transport)
         return transport
@@ -313,7 +318,7 @@ class World:
             self.invariants.observe_write(write)
 
     def _random(self, purpose: str) -> Random:
-        """Chance of its own for everyone, so that one's draws do not shift another's."""
+        """Return a generator for one purpose, so that draws for one do not change those for another."""
         return Random(f"{self.seed}/{purpose}")
 
     async def _apply_one(self, document: JsonObject) -> SimulatedApply:
@@ -327,15 +332,15 @@ class World:
         path = f"{prefix}{namespace}/{resource_info.plural}"
         body = msgspec.json.encode(document)
         try:
-            response = await self._ask(Request(method="POST", path=path, body=body))
+            response = await self._send(Request(method="POST", path=path, body=body))
         except ApiError as error:
             if not error.is_already_exists:
                 raise
             change = Request(method="PATCH", path=f"{path}/{metadata['name']}", body=body, content_type=MERGE_PATCH)
-            response = await self._ask(change)
+            response = await self._send(change)
         return SimulatedApply(object=msgspec.json.decode(response.body), warnings=_warnings(response))
 
-    async def _ask(self, request: Request) -> Response:
+    async def _send(self, request: Request) -> Response:
         response = await self.user.send(request)
         if response.status >= 400:
             status = msgspec.json.decode(response.body, type=Status)
@@ -350,17 +355,17 @@ class _Items(msgspec.Struct, frozen=True, kw_only=True):
 def _documents(manifest: JsonObject | Path) -> tuple[JsonObject, ...]:
     if isinstance(manifest, dict):
         return (manifest,)
-    return tuple(document for document in yaml.safe_load_all(manifest.read_text()) if document)
+    return tuple(document for document in yaml.load_all(manifest.read_text(), _YAML_LOADER) if document)
 
 
 def _warnings(response: Response) -> tuple[str, ...]:
-    """The texts of `299 - "text"` lines; in them quotes and backslashes are escaped."""
+    """Return the texts of `299 - "text"` lines, in which quotes and backslashes are escaped."""
     lines = response.headers.get("Warning", "").splitlines()
     quoted = (line.removeprefix('299 - "').removesuffix('"') for line in lines)
     return tuple(re.sub(r"\\(.)", r"\1", text) for text in quoted)
 
 
 def _check_no_bug(request: Request, response: Response) -> None:
-    """A failure of the server must not look like one more fault that everybody survives."""
+    """Raise if the server failed: this must not pass for an injected fault."""
     if response.status == 500:
         raise Bug(f"{request.method} {request.path}: the embedded server failed; its log has the details")

@@ -1,6 +1,6 @@
-"""Virtual time: an event loop whose clock jumps to the next timer as soon as nobody has anything left to do.
+"""Virtual time: an event loop whose clock jumps to the next timer as soon as no task can run.
 
-The loop has no sockets, no threads and no chance in it: what runs, and in which order, depends only on the program.
+The loop has no sockets, no threads and no randomness: what runs, and in which order, depends only on the program.
 The clock that programs read is `grove.clock.LoopClock`; it follows whichever loop runs.
 """
 
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class Deadlock(Bug):
-    """Everyone waits and no timer will wake anyone: whoever wrote the waiting code must act."""
+    """All tasks wait and no timer is set: a bug in the code that waits."""
 
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     """Run `main` to its end in virtual time that starts at 0, then cancel what is left over.
 
-    Raises `Deadlock`, naming the tasks, when everyone waits for something that can no longer come.
+    Raises `Deadlock`, naming the tasks, when all tasks wait and no timer is set.
     """
     loop = VirtualLoop()
     try:
@@ -44,7 +44,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._task_count = 0
-        # The base class asks its selector to wait for the outside world; here waiting means to jump.
+        # The base class waits in its selector; this selector jumps to the next timer.
         self._selector = _Jump(self._jump)
         self._set_resolution()
         self.set_task_factory(self._numbered_task)
@@ -59,7 +59,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if timeout is None:
             raise Deadlock(_deadlock_message(self))
         if timeout > 0:
-            # Not `_now + timeout`: rounding could leave the clock just before the instant someone waits for.
+            # Not `_now + timeout`: rounding could leave the clock just before the timer.
             self._now = self._scheduled[0].when()
             self._set_resolution()
 
@@ -71,7 +71,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """There is no outside world, so there are no events."""
 
     def _write_to_self(self) -> None:
-        """Nobody outside could have to be woken."""
+        """There is no other thread to wake."""
 
     def _numbered_task(
         self,
@@ -90,7 +90,7 @@ class _NumberedTask(asyncio.Task[T]):
     """A task whose hash is its number, so that asyncio's own sets of tasks have the same order in every run."""
 
     def __init__(self, number: int, coro: Coroutine[Any, Any, T] | Generator[Any, None, T], **options: Any) -> None:
-        # First of all: the base class puts the task into a set.
+        # First, because the base class puts the task into a set.
         self._number = number
         super().__init__(coro, **options)
 
@@ -99,7 +99,7 @@ class _NumberedTask(asyncio.Task[T]):
 
 
 class _Jump:
-    """What the base class calls its selector."""
+    """The selector of the base class: it jumps to the next timer instead of waiting."""
 
     def __init__(self, jump: Callable[[float | None], None]) -> None:
         self._jump = jump
@@ -110,7 +110,7 @@ class _Jump:
 
 
 def _deadlock_message(loop: VirtualLoop) -> str:
-    waiting = "".join(f"\n  {_describe(task)}" for task in _pending(loop))
+    waiting = "".join(f"\n  {_describe(task)}" for task in _pending_tasks(loop))
     return f"everyone waits and no timer is set, at {loop.time():.3f} s of virtual time; waiting:{waiting}"
 
 
@@ -121,12 +121,12 @@ def _describe(task: asyncio.Task[Any]) -> str:
     return f"{name}, line {frames[-1].f_lineno}" if frames else name
 
 
-def _pending(loop: VirtualLoop) -> list[asyncio.Task[Any]]:
+def _pending_tasks(loop: VirtualLoop) -> list[asyncio.Task[Any]]:
     return sorted((task for task in asyncio.all_tasks(loop) if not task.done()), key=hash)
 
 
 def _cancel_leftovers(loop: VirtualLoop) -> None:
-    leftovers = _pending(loop)
+    leftovers = _pending_tasks(loop)
     for task in leftovers:
         task.cancel("the virtual world has ended")
     if leftovers:

@@ -1,7 +1,7 @@
 """Log of every write that reached the API server: when, and by whom.
 
-Read from the connections of the world's inhabitants (`faults.py`); the same seed gives the same text. Decisions, in
-fewer lines, are told in `sim/scenario/narrator.py`.
+The connections of the components (`faults.py`) record the writes; the same seed gives the same text.
+`sim/scenario/narrator.py` describes decisions in fewer lines.
 """
 
 from collections.abc import Callable
@@ -17,18 +17,18 @@ class WriteRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         status = f" -> {self.write.status}" if self.write.status >= 400 else ""
-        return f"{self.write.at:12.3f}  {self.who:<10} {_sentence(self.write)}{status}"
+        return f"{self.write.at:12.3f}  {self.who:<10} {_describe(self.write)}{status}"
 
 
 class Timeline:
-    """The happenings of one world in order."""
+    """The writes of one simulation, in order."""
 
     def __init__(self) -> None:
         self.happenings: list[WriteRecord] = []
         self._listeners: list[Callable[[WriteRecord], None]] = []
 
     def subscribe(self, listener: Callable[[WriteRecord], None]) -> None:
-        """Called after every write."""
+        """Call `listener` after every write."""
         self._listeners.append(listener)
 
     def record(self, who: str, write: RecordedWrite) -> None:
@@ -41,7 +41,7 @@ class Timeline:
         return tuple(happening.write for happening in self.happenings if happening.who == who)
 
     def text(self, last: int | None = None) -> str:
-        """One line per write; with `last`, only so many from the end."""
+        """Return one line per write; with `last`, only the last ones."""
         shown = self.happenings if last is None else self.happenings[-last:]
         return "".join(f"{happening}\n" for happening in shown)
 
@@ -60,7 +60,7 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True):
     target: _BodyTarget = _BodyTarget()
 
 
-def _sentence(write: RecordedWrite) -> str:
+def _describe(write: RecordedWrite) -> str:
     target = write.target
     if target.resource == "pods/binding":
         return f"bind pods {target.object_name} to {_body(write).target.name}"

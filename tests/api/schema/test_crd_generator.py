@@ -60,20 +60,42 @@ def test_every_kind_has_its_names_scope_and_subresources() -> None:
     ]
 
 
-def test_a_set_is_listed_with_its_phase_and_restarts_after_the_columns_that_tools_know() -> None:
-    columns = CRDS[0]["spec"]["versions"][0]["additionalPrinterColumns"]
-    assert [(column["name"], column.get("priority", 0)) for column in columns] == [
-        ("Replicas", 0),
-        ("Available", 0),
-        ("Updated", 0),
-        ("PCLQs-Updated", 0),
-        ("PCLQs-Total", 0),
-        ("PCSGs-Updated", 0),
-        ("PCSGs-Total", 0),
-        ("Phase", 0),
-        ("Restarts", 0),
-        ("Age", 0),
-    ]
+def columns_of(plural: str, *, is_wide: bool) -> list[str]:
+    """The columns of `kubectl get`, or those that only `-o wide` adds."""
+    (crd,) = [one for one in CRDS if one["spec"]["names"]["plural"] == plural]
+    columns = crd["spec"]["versions"][0]["additionalPrinterColumns"]
+    return [column["name"] for column in columns if bool(column.get("priority", 0)) is is_wide]
+
+
+@pytest.mark.parametrize(
+    ("plural", "narrow", "wide"),
+    [
+        (
+            "podcliquesets",
+            {"Ready": "False", "Replicas": "1000", "Available": "1000", "Phase": "Succeeded", "Age": "365d"},
+            ["Updated", "PCLQs-Updated", "PCLQs-Total", "PCSGs-Updated", "PCSGs-Total", "Restarts"],
+        ),
+        (
+            "podcliques",
+            {"Replicas": "10000", "Ready": "10000", "Age": "365d"},
+            ["MinAvail", "Scheduled", "Updated", "Gated", "MinBreached"],
+        ),
+        (
+            "podcliquescalinggroups",
+            {"Replicas": "10000", "Available": "10000", "Age": "365d"},
+            ["MinAvail", "Scheduled", "Updated", "PCLQs-Updated", "PCLQs-Total", "MinBreached"],
+        ),
+        ("podgangs", {"Phase": "Starting", "Age": "365d"}, []),
+        ("clustertopologybindings", {"Domains": "datacenter", "Age": "365d"}, []),
+    ],
+)
+def test_what_kubectl_get_prints_fits_80_columns_and_the_rest_is_wide(
+    plural: str, narrow: dict[str, str], wide: list[str]
+) -> None:
+    assert (columns_of(plural, is_wide=False), columns_of(plural, is_wide=True)) == (list(narrow), wide)
+    # kubectl separates columns by three spaces. A set may have 30 characters, and its children the 45 that names have.
+    name = 30 if plural == "podcliquesets" else 45
+    assert name + sum(3 + max(len(header), len(value)) for header, value in narrow.items()) <= 80
 
 
 def test_the_limits_of_training_are_held_to_their_types() -> None:

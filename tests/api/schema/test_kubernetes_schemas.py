@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grove.api.schema.kubernetes_descriptions import WORDS
+from grove.api.schema.kubernetes_descriptions import DESCRIPTIONS
 from grove.api.schema.kubernetes_schemas import SPECIAL, kubernetes_schema
 from grove.api.types.meta import JsonObject
 
@@ -90,7 +90,7 @@ def test_no_sentence_of_kubernetes_is_in_the_data() -> None:
     """Descriptions are ours; whatever else has a blank in it would be one of theirs."""
     words = [text for _, schema in EVERYTHING for text in _texts({**schema, "description": ""})]
     assert [text for text in words if re.search(r"\s", text)] == []
-    ours = {text for fields in WORDS.values() for text in fields.values()}
+    ours = {text for fields in DESCRIPTIONS.values() for text in fields.values()}
     assert {schema["description"] for _, schema in EVERYTHING if "description" in schema} == ours
 
 
@@ -108,9 +108,9 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(item)
 
 
-@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.parametrize("name", DESCRIPTIONS)
 def test_every_field_of_a_level_that_has_words_has_its_own(name: str) -> None:
-    assert list(WORDS[name]) == list(kubernetes_schema(name)["properties"])
+    assert list(DESCRIPTIONS[name]) == list(kubernetes_schema(name)["properties"])
 
 
 @pytest.mark.parametrize("text", ["1", "500m", "80Mi", "1.5Gi", ".5", "2.", "1e3", "1E-3", "+2", "-1k"])

@@ -120,11 +120,14 @@ def test_the_values_of_the_chart_load() -> None:
         ),
         ({"limits": {"objectsPerSet": 0}}, "limits.objectsPerSet: Invalid value: 0: must be greater than 0"),
         ({"controllers": {"podGang": {"concurrentSyncs": 0}}}, "controllers.podGang.concurrentSyncs: Invalid value: 0"),
-        ({"network": {"autoMNNVLEnabled": True}}, "network.autoMNNVLEnabled: Forbidden: compute domains come later"),
+        (
+            {"network": {"autoMNNVLEnabled": True}},
+            "network.autoMNNVLEnabled: Forbidden: compute domains are not supported yet",
+        ),
         ({"scheduler": {"profiles": [{"name": "slurm"}]}}, 'scheduler.profiles[0].name: Unsupported value: "slurm"'),
         (
             {"scheduler": {"profiles": [{"name": "volcano"}, {"name": "volcano"}]}},
-            'scheduler.profiles[1].name: Invalid value: "volcano": is there twice',
+            'scheduler.profiles[1].name: Invalid value: "volcano": duplicate profile: remove one',
         ),
         (
             {"scheduler": {"profiles": [{"name": "volcano", "config": {"a": 1}}]}},
@@ -174,7 +177,7 @@ def test_all_errors_are_told_at_once() -> None:
     ("text", "error"),
     [
         ("a: [", "not valid YAML"),
-        ("a: &x {b: *x}", "is nested too deeply, or in itself"),
+        ("a: &x {b: *x}", "is nested too deeply, or contains itself"),
         ("", "is not an object"),
         ("[]", "is not an object"),
         ("logLevel: info", "apiVersion: Required value"),

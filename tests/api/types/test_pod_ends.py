@@ -13,8 +13,8 @@ from grove.api.types.pod import (
     RunningState,
     TerminatedState,
     WaitingState,
-    ended_well,
     has_lost_readiness,
+    has_succeeded_before_deletion,
     is_finishing,
     pod_finished_at,
     pod_started_at,
@@ -94,7 +94,7 @@ def test_a_pod_is_finishing_while_all_that_ended_ended_well(observed: Pod, answe
     ],
 )
 def test_exit_0_after_a_deletion_is_no_success(observed: Pod, answer: bool) -> None:
-    assert ended_well(observed) is answer
+    assert has_succeeded_before_deletion(observed) is answer
 
 
 @pytest.mark.parametrize(

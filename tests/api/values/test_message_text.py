@@ -2,7 +2,7 @@
 
 import pytest
 
-from grove.api.values.message_text import MESSAGE, SERVER_WORDS, brief, cut
+from grove.api.values.message_text import MAX_MESSAGE, MAX_SERVER_MESSAGE, sanitize_message, to_line, truncate
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from grove.api.values.message_text import MESSAGE, SERVER_WORDS, brief, cut
     ],
 )
 def test_an_object_inside_an_error_text_is_left_out_and_the_words_around_it_stay(text: str, kept: str) -> None:
-    assert brief(text) == kept
+    assert sanitize_message(text) == kept
 
 
 @pytest.mark.parametrize(
@@ -41,20 +41,27 @@ def test_an_object_inside_an_error_text_is_left_out_and_the_words_around_it_stay
     ],
 )
 def test_a_secret_inside_an_error_text_is_hidden(text: str) -> None:
-    reported = brief(text)
+    reported = sanitize_message(text)
     assert "[hidden]" in reported
     assert "abcdefghijklmnop" not in reported
     assert "c2lnbmF0dXJl" not in reported
 
 
-@pytest.mark.parametrize("length", [SERVER_WORDS - 1, SERVER_WORDS, SERVER_WORDS + 1])
+@pytest.mark.parametrize("length", [MAX_SERVER_MESSAGE - 1, MAX_SERVER_MESSAGE, MAX_SERVER_MESSAGE + 1])
 def test_a_long_text_is_cut(length: int) -> None:
-    reported = brief("x" * length)
-    assert len(reported) == min(length, SERVER_WORDS)
-    assert reported.endswith("...") is (length > SERVER_WORDS)
-    assert len(cut("y" * 5000)) == MESSAGE
+    reported = sanitize_message("x" * length)
+    assert len(reported) == min(length, MAX_SERVER_MESSAGE)
+    assert reported.endswith("...") is (length > MAX_SERVER_MESSAGE)
+    assert len(truncate("y" * 5000)) == MAX_MESSAGE
+
+
+@pytest.mark.parametrize("odd", ["\n", "\x1b[31m", "\u202e", "\u2066", "\u200b", "\ufeff", "\u2028", "\x9b", "\x00"])
+def test_characters_that_control_a_terminal_are_left_out(odd: str) -> None:
+    for reported in (sanitize_message(f"a{odd}b"), truncate(f"a{odd}b"), to_line(f"a{odd}b")):
+        assert reported.isprintable()
+        assert reported.startswith("a ")
 
 
 def test_of_a_huge_object_the_words_before_and_after_it_stay() -> None:
     text = 'Pod "a" is invalid: spec: Invalid value: {"env":"' + "secret," * 500_000 + '"}: field is immutable'
-    assert brief(text) == 'Pod "a" is invalid: spec: Invalid value: {...} ... : field is immutable'
+    assert sanitize_message(text) == 'Pod "a" is invalid: spec: Invalid value: {...} ... : field is immutable'

@@ -44,9 +44,9 @@ def test_a_configuration_of_ones_own_is_installed_word_for_word(tmp_path: Path) 
     [
         (["--config", "absent"], 1, "grove: absent: cannot be read"),
         (["--replicas", "0"], 2, "grove: Invalid value for '--replicas'"),
-        (["--namespace", "No Name"], 2, "grove: --namespace No Name: not a name of a namespace"),
-        (["--ca-bundle", "ca.crt"], 1, "grove: a CA bundle is for certificates of your own"),
-        (["--ca-bundle", "empty"], 1, "grove: empty: holds no certificate in PEM"),
+        (["--namespace", "No Name"], 2, "grove: --namespace No Name: is not a valid namespace"),
+        (["--ca-bundle", "ca.crt"], 1, "grove: a CA bundle is only for your own certificates"),
+        (["--ca-bundle", "empty"], 1, "grove: empty: has no PEM certificate"),
         (["--config", "empty"], 2, "grove: empty: is not an object; begin it with apiVersion"),
         (["--config", "single.yaml"], 1, "grove: 2 replicas need leaderElection.enabled: true"),
     ],
@@ -87,7 +87,7 @@ def test_a_secret_that_no_cluster_would_take_is_not_made(tmp_path: Path) -> None
     said = grove(tmp_path, "webhook-certs", "--secret", "No Name")
     assert (said.code, said.out) == (2, "")
     assert said.err == (
-        "grove: --secret No Name: not a name of a Secret; write for example grove-webhook-server-cert\n"
+        "grove: --secret No Name: is not a valid name of a Secret; write for example grove-webhook-server-cert\n"
     )
 
 

@@ -63,7 +63,7 @@ def test_when_the_leader_is_killed_the_other_one_takes_over(tmp_path: Path) -> N
             up.read_until("1/1 replicas available, 10/10 pods ready")
             second.ask_until("grove_leader 1.0", "metrics")
             assert second.end() == 0
-            assert [line["msg"] for line in second.lines[-2:]] == ["the lease is given back", "stopped"]
+            assert [line["msg"] for line in second.lines[-2:]] == ["lease released", "stopped"]
         lease = up.read("/apis/coordination.k8s.io/v1/namespaces/default/leases/grove-operator-leader-election")
         assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("", 1)
 
@@ -91,7 +91,7 @@ def test_a_wrong_configuration_is_wrong_usage_and_names_every_error(tmp_path: Pa
     assert (said.code, said.out) == (2, "")
     assert said.err.splitlines() == [
         f'grove: {config}: logLevel: Unsupported value: "trace": supported values: "debug", "info", "error"',
-        "network.autoMNNVLEnabled: Forbidden: compute domains come later: write false, or leave it out",
+        "network.autoMNNVLEnabled: Forbidden: compute domains are not supported yet: write false, or remove the key",
     ]
 
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_meant_is_one_line(tmp_path: Path, arguments: tuple[str, 
         "{current-context: c, contexts: [{name: c, context: {cluster: c}}], "
         "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]}"
     )
-    said = grove(tmp_path, "operator", *arguments)
+    said = grove(tmp_path, "operator", *arguments, env={"KUBECONFIG": str(kubeconfig)})
     assert (said.code, said.err.count("\n")) == (1 if "--kubeconfig" in arguments else 2, 1)
     assert said.err.startswith(error)
 
@@ -133,7 +133,7 @@ def test_where_the_certificate_cannot_live_it_says_so_and_ends_with_1(tmp_path: 
     last = said.err.splitlines()[-1]
     assert last.startswith("grove: webhook certificate: Secret grove-system/grove-webhook-server-cert cannot be read: ")
     assert "cannot create resource" in last
-    assert last.endswith("ask for the rights to it, or create namespace grove-system with them")
+    assert last.endswith("grant the operator the permission, or create namespace grove-system and grant it there")
 
 
 async def token_of_a_stranger(administrator: Path) -> str:

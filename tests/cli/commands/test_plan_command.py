@@ -9,7 +9,7 @@ import yaml
 
 from grove.api.types.meta import JsonObject
 from grove.cli.common.apply_merge import Verb
-from grove.cli.common.output import plain
+from grove.cli.common.output import plain_lines
 from grove.cli.plan.runner import PlannedSet, PlanResult
 from grove.cli.plan.view import plan_rows
 from grove.sim.rehearsal.downtime import Down
@@ -87,10 +87,20 @@ def test_a_new_set_is_told_whether_it_fits(up: Up) -> None:
     body["metadata"]["name"] = "other"
     said = up.grove("plan", "-f", "-", given=yaml.safe_dump(body))
     lines = said.out.splitlines()
-    assert (said.code, lines[0]) == (0, "pcs/other is new: 30 pods are created, of which 15 would run now.")
+    assert (said.code, lines[0]) == (0, "pcs/other is new: 15 of 30 pods would run now, 15 would stay Pending.")
     assert lines[1] == "It would not complete:"
-    assert "nvidia.com/gpu" in lines[2]
+    assert lines[2].endswith("would stay Pending")
+    assert any("64 of 64 nvidia.com/gpu are in use: other 36, chat 28; " in line for line in lines), lines
+    assert len(lines) == len(frozenset(lines))
+    assert not any("about " in line for line in lines)
     assert not any(name.startswith("other-") for name in pods(up))
+
+
+def test_pods_of_a_training_set_that_succeed_do_not_wait(up: Up) -> None:
+    said = up.grove("plan", "-f", "-", given=up.grove("init", "training").out)
+    assert (said.code, said.out.splitlines()[0]) == (
+        0, "pcs/training is new: 4 pods are created, and all of them fit now.",
+    )  # fmt: skip
 
 
 def test_a_set_that_would_be_refused_is_refused_as_apply_would(up: Up) -> None:
@@ -106,10 +116,10 @@ def test_what_is_no_set_is_not_looked_at(up: Up) -> None:
     config: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}}
     alone = up.grove("plan", "-f", "-", given=yaml.safe_dump(config))
     assert (alone.code, alone.err) == (
-        1, "grove: standard input, document 1: no PodCliqueSet in it; a plan tells what becomes of sets\n",
+        1, "grove: standard input, document 1: has no PodCliqueSet; `grove plan` predicts only changes of sets\n",
     )  # fmt: skip
     both = up.grove("plan", "-f", "-", given=yaml.safe_dump_all([config, quickstart()]))
-    assert "Not looked at: configmap/mine" in both.out.splitlines()
+    assert "Ignored: configmap/mine" in both.out.splitlines()
 
 
 def test_every_field_for_programs_is_documented() -> None:
@@ -142,7 +152,7 @@ def words(action: Verb = Verb.CONFIGURED, **fields: Any) -> list[str]:
     counts = Counts(before=0, after=0, kept=0, kept_unready=0, replaced=0, created=0, removed=0)
     found = {"namespace": "default", "name": "p", "outcome": PredictedOutcome.DONE, "pods": counts, **fields}
     planned = PlannedSet(action=action, prediction=Prediction(**found))
-    return plain(plan_rows(PlanResult(sets=(planned,), notes=())))[:-1]
+    return plain_lines(plan_rows(PlanResult(sets=(planned,), notes=())))[:-1]
 
 
 def counts(**numbers: int) -> Counts:
@@ -227,7 +237,7 @@ def test_what_comes_and_goes_is_told_in_the_largest_units() -> None:
         "pcs/p: 1 pod is removed; 11 pods are created; 1 stays.",
         "Created:",
         "  set replica 2 (9 pods)",
-        "  replica 3 of group p-0-g (2 pods), 1 of which does not run in the end",
+        "  replica 3 of group p-0-g (2 pods), 1 of which does not run at the end",
         "Removed:",
         "  1 pod of p-0-a: p-0-a-2-xyz",
         "Scaled:",

@@ -48,7 +48,7 @@ def stuck(up: Up, name: str) -> None:
     write(up, manifest(name, a="a:1", b="b:1"))
     follow(up, name)
     write(up, manifest(name, a="a:2", b="b:1"), selector=STUCK)
-    up.ask_until("1/2 pods new, replacing pod/", "rollout", "status", name, "--no-watch")
+    up.ask_until("0/2 pods new and ready, 1 starting, replacing pod/", "rollout", "status", name, "--no-watch")
 
 
 # --- follow ----------------------------------------------------------------------------------------------------------
@@ -70,24 +70,28 @@ def test_one_look_says_how_far_it_is(up: Up) -> None:
     said = up.grove("rollout", "status", "look", "--watch=false")
     assert said.code == 0
     assert re.fullmatch(
-        r"pcs/look updating to revision 2; 0/2 replicas; 5/8 pods; replica 1; "
-        r"pclq/look-1-a 1/2 pods new, replacing pod/look-1-a-\d-\w{5}\n",
+        r"pcs/look updating to revision 2; 0/2 replicas; 4/8 pods new and ready, 1 starting; replica 1; "
+        r"pclq/look-1-a 0/2 pods new and ready, 1 starting, replacing pod/look-1-a-\d-\w{5}\n",
         said.out,
     )
     # Counts of the status; the operator writes it a moment after the pods.
     line = "│  updating replica 1, 3 of 4 pods new, 0 of 2 replicas done"
     assert line in up.ask_until(line, "status", "look").out.splitlines()
     as_json = up.grove("rollout", "status", "look", "--no-watch", "-o", "json").json()
-    assert (as_json["state"], as_json["revision"], as_json["pods"]) == ("Updating", 2, {"updated": 5, "total": 8})
+    assert (as_json["state"], as_json["revision"], as_json["pods"]) == (
+        "Updating",
+        2,
+        {"updated": 5, "total": 8, "ready": 4},
+    )
 
 
 def test_patience_ends_with_what_is_waited_for(up: Up) -> None:
     stuck(up, "late")
     said = up.grove("rollout", "status", "late", "--timeout", "300ms", "--output", "json")
     assert (said.code, said.json()["state"]) == (1, "Updating")
-    assert said.err.startswith("grove: not done after 300ms: pcs/late updating to revision 2; ")
-    assert "pclq/late-1-a 1/2 pods new" in said.err
-    assert said.err.endswith("; `grove why pcs/late` says more\n")
+    assert said.err.startswith("grove: the update is not complete after 300ms: pcs/late updating to revision 2; ")
+    assert "pclq/late-1-a 0/2 pods new and ready, 1 starting" in said.err
+    assert said.err.endswith("; `grove why pcs/late` explains more\n")
 
 
 def test_lines_go_on_until_the_end_that_somebody_else_brings_about(up: Up) -> None:
@@ -117,7 +121,7 @@ def test_on_delete_is_told_and_not_waited_for(up: Up) -> None:
     follow(up, "ondel")
     write(up, manifest("ondel", a="a:2", b="b:1", updateStrategy=strategy))
     assert up.grove("rollout", "status", "ondel").out.splitlines()[-1] == (
-        "pcs/ondel: 4 of 8 pods run the newest template; OnDelete: the rest follow when you delete them"
+        "pcs/ondel: 4 of 8 pods run the newest template; OnDelete: delete the others to update them"
     )
 
 
@@ -131,7 +135,7 @@ def test_on_a_terminal_there_are_bars_that_fit(up: Up) -> None:
     frames = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line).rstrip() for line in re.split(r"[\r\n]+", seen)]
     assert [line for line in frames if len(line) > COLUMNS] == []
     assert any(re.fullmatch(r"replicas  ░+  0/2", line) for line in frames)
-    assert any(re.fullmatch(r"pods      █+  8/8", line) for line in frames)
+    assert any(re.fullmatch(r"pods      █+  8/8 ready", line) for line in frames)
     assert any(line.startswith("pcs/drawn is up to date (revision 3)") for line in frames)
 
 
@@ -195,7 +199,7 @@ def test_one_revision_is_its_templates(up: Up) -> None:
     missing = up.grove("rollout", "history", "single", "--revision", "9")
     assert (missing.code, missing.err) == (
         1,
-        "grove: pcs/single has no revision 9; there is revision 1, see `grove rollout history pcs/single`\n",
+        "grove: pcs/single has no revision 9; it has revision 1, see `grove rollout history pcs/single`\n",
     )
 
 
@@ -211,13 +215,14 @@ def test_undo_says_what_changes_and_can_be_waited_for(up: Up) -> None:
     told = "back from revision 2 to revision 1, which becomes revision 3\n  a: image a:2 -> a:1\n"
     assert (dry.code, dry.out) == (0, f"pcs/back would go {told}")
     done = up.grove("rollout", "undo", "pcs/back", "--wait")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, dry.err) == (0, "")
+    assert done.err.startswith("Cluster: https://127.0.0.1:")
     assert done.out.startswith(f"pcs/back goes {told}")
     assert done.out.splitlines()[-1].startswith("pcs/back is up to date (revision 3)")
     again = up.grove("rollout", "undo", "back", "--to-revision", "3", "-o", "json").json()["undo"]
     assert (again["isChanged"], again["changes"]) == (False, [])
     assert up.grove("rollout", "undo", "back", "--to-revision", "3").out == (
-        "pcs/back already asks for revision 3, nothing to change\n"
+        "pcs/back already has the templates of revision 3, so nothing changes\n"
     )
 
 
@@ -231,24 +236,24 @@ def test_undo_in_json_holds_how_the_update_ended(up: Up) -> None:
 def test_a_set_that_is_not_there_is_a_failure_of_every_command(up: Up, command: tuple[str, ...]) -> None:
     said = up.grove("rollout", *command, "pcs/nobody")
     assert (said.code, said.out, said.err) == (
-        1, "", "grove: no PodCliqueSet 'nobody' in namespace 'default'; `grove status -A` lists all\n",
+        1, "", "grove: no PodCliqueSet 'nobody' in namespace 'default'; `grove status -A` lists all sets\n",
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["status", "pod/x"], "grove: 'pod/x': sets are updated, and their parts with them; "),
-        (["status", "x y"], "grove: 'x y' cannot be a name"),
+        (["status", "pod/x"], "grove: 'pod/x': only a set has a rollout; "),
+        (["status", "x y"], "grove: 'x y' is not a valid name"),
         (["status", "x", "--timeout", "soon"], 'grove: --timeout: "soon" is not a duration: '),
-        (["status", "x", "--timeout", "0s"], "grove: --timeout: 0s is no time at all; "),
+        (["status", "x", "--timeout", "0s"], "grove: --timeout: 0s is not greater than zero; "),
         (["status", "x", "--watch=maybe"], "grove: Invalid value for '--watch'"),
         (["history", "x", "--revision", "0"], "grove: Invalid value for '--revision'"),
         (["undo", "x", "--to-revision", "newest"], "grove: Invalid value for '--to-revision'"),
         (["undo", "x", "--dry-run", "--wait"], "grove: --wait: a dry run changes nothing, "),
-        (["undo", "x", "--timeout", "5m"], "grove: --timeout: says how long to --wait; "),
+        (["undo", "x", "--timeout", "5m"], "grove: --timeout: has an effect only with --wait; "),
         (["undo"], "grove: Missing argument 'pcs/NAME'"),
-        (["statsu", "x"], "grove: No such command 'statsu'. Did you mean 'status'? "),
+        (["statsu", "x"], "grove: No such command 'statsu'. (Did you mean one of: 'restart', 'status'?) "),
     ],
 )
 def test_wrong_usage_of_rollout_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], line: str) -> None:
@@ -270,10 +275,10 @@ def test_without_an_operator_it_is_said_whom_it_waits_for(tmp_path: Path) -> Non
         assert (said.code, said.err) == (
             1,
             (
-                "grove: not done after 300ms: pcs/p waits for the operator to take up the newest templates "
-                "(generation 1, it has seen 0); `grove why pcs/p` says more\n"
+                "grove: the update is not complete after 300ms: pcs/p waits for the operator to begin the update "
+                "to its newest templates; `grove why pcs/p` explains more\n"
             ),
         )
         assert alone.grove("rollout", "history", "p").out == (
-            "pcs/p has no revisions yet: no operator has looked at it; `grove why pcs/p` says more\n"
+            "pcs/p has no revisions yet: no operator has reconciled it; `grove why pcs/p` explains more\n"
         )

@@ -134,7 +134,7 @@ def test_the_same_seed_is_the_same_run(tmp_path: Path, capsys: pytest.CaptureFix
     [
         ("nodse: []", "nodse: unknown key; did you mean nodes?"),
         ("manifests: [none.yaml]", "none.yaml: cannot be read (No such file or directory); check the path"),
-        ("- 1", "must hold one object, and nothing else; correct it"),
+        ("- 1", "must have exactly one YAML document, a mapping; correct the file"),
         ("nodes: [", "not valid YAML"),
         ("timeline: [{at: 1m, fail: node-9}]", "timeline[0].fail: no node 'node-9' at 0:01:00; did you mean node-7?"),
     ],

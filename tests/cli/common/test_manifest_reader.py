@@ -21,11 +21,11 @@ def _written(folder: Path, content: str | bytes) -> Path:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        pytest.param("", "f.yaml: holds no object; write a manifest into it", id="empty"),
-        pytest.param("# nothing\n---\n", "f.yaml: holds no object; write a manifest into it", id="only a comment"),
-        pytest.param(b"\xff\xfea\x00", "f.yaml: is not text", id="binary"),
+        pytest.param("", "f.yaml: has no object; add a manifest", id="empty"),
+        pytest.param("# nothing\n---\n", "f.yaml: has no object; add a manifest", id="only a comment"),
+        pytest.param(b"\xff\xfea\x00", "f.yaml: is not a text file", id="binary"),
         pytest.param("a: [1,\n", "f.yaml, document 1: not valid YAML: line 2", id="broken"),
-        pytest.param("a: 1\na: 2\n", "line 2: key 'a' stands twice", id="a key twice"),
+        pytest.param("a: 1\na: 2\n", "line 2: duplicate key 'a'", id="a key twice"),
         pytest.param("- 1\n", "document 1: is not an object", id="a list"),
         pytest.param(f"{_CONFIG}---\nkind: Pod\n", "document 2: has no apiVersion", id="the second one"),
         pytest.param("[" * 5_000, "document 1: is nested too deeply", id="deep"),
@@ -37,31 +37,31 @@ def _written(folder: Path, content: str | bytes) -> Path:
         ),
         pytest.param(f"{_CONFIG}data: {{a: .nan}}\n", "data.a is the number nan", id="not a number"),
         pytest.param(f"{_CONFIG}data: {{a: !!binary aGk=}}\n", "data.a is a value of type bytes", id="bytes"),
-        pytest.param(f'{_CONFIG}data: {{a: "\\ud800"}}\n', "data.a is half a character", id="half a character"),
+        pytest.param(f'{_CONFIG}data: {{a: "\\ud800"}}\n', "data.a is an incomplete character", id="half a character"),
         pytest.param(f"{_CONFIG}data: {{~: x}}\n", "data is the key None", id="a key that is nothing"),
-        pytest.param("? [a]\n: b\n", "line 1: a key that is no text", id="a list as a key"),
-        pytest.param("a: !!int x\n", "not of its !!type", id="a wrong type"),
+        pytest.param("? [a]\n: b\n", "line 1: a key is not a string", id="a list as a key"),
+        pytest.param("a: !!int x\n", "does not match its !!type", id="a wrong type"),
         pytest.param("a: !other x\n", "could not determine a constructor", id="a type of somebody else"),
         pytest.param("apiVersion: v1\nkind: List\nitems: 3\n", "items of a List are not a list", id="no items"),
         pytest.param("apiVersion: v1\nkind: Pod\nmetadata: {}\n", "Pod has no metadata.name; add it", id="no name"),
         pytest.param(
             "apiVersion: v1\nkind: Pod\nmetadata: {name: 3}\n",
-            "metadata.name 3 is not a text",
+            "metadata.name 3 is not a string",
             id="a number as name",
         ),
         pytest.param(
             "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: [b]}\n",
-            "metadata.namespace ['b'] is not a text",
+            "metadata.namespace ['b'] is not a string",
             id="a list as namespace",
         ),
         pytest.param(
             "apiVersion: v1\nkind: Pod\nmetadata: {name: a, annotations: b}\n",
-            "metadata.annotations has no keys; write them as KEY: VALUE",
+            "metadata.annotations is not a mapping; write it as KEY: VALUE",
             id="annotations without keys",
         ),
         pytest.param(
             "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: [b]}\n",
-            "metadata.labels has no keys; write them as KEY: VALUE",
+            "metadata.labels is not a mapping; write it as KEY: VALUE",
             id="labels without keys",
         ),
     ],
@@ -96,7 +96,7 @@ def test_lists_are_taken_apart_and_places_are_named(tmp_path: Path) -> None:
 
 def test_standard_input_may_be_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"\xff\x00"), encoding="utf-8"))
-    with pytest.raises(UserError, match="standard input: is not text"):
+    with pytest.raises(UserError, match="standard input: is not a text file"):
         read_documents(Path("-"))
 
 

@@ -19,10 +19,10 @@ from grove.api.types.operatorconfiguration import WebhookServerConfiguration as 
 from grove.cli.common.options import UsageError
 from grove.cli.operator.operator_options import (
     SERVICE_ACCOUNT_NAME,
-    controller_settings,
+    build_controller_options,
+    build_lease_options,
+    build_webhook_options,
     is_in_cluster,
-    lease_options,
-    webhook_options,
 )
 from grove.kube.kubeconfig import SERVICE_ACCOUNT, Access
 
@@ -37,7 +37,7 @@ WITH_VOLCANO = OperatorConfiguration(
 def asked(
     configuration: OperatorConfiguration | None = None, access: Access = POD, url: str = "", account: str = ""
 ) -> WebhookOptions:
-    found = webhook_options(
+    found = build_webhook_options(
         configuration or OperatorConfiguration(), access, url, {SERVICE_ACCOUNT_NAME: account} if account else {}
     )
     assert found is not None
@@ -46,7 +46,7 @@ def asked(
 
 def test_a_pod_serves_webhooks_behind_its_service_and_a_laptop_does_not() -> None:
     assert (is_in_cluster(POD), is_in_cluster(LAPTOP)) == (True, False)
-    assert webhook_options(OperatorConfiguration(), LAPTOP, "", {}) is None
+    assert build_webhook_options(OperatorConfiguration(), LAPTOP, "", {}) is None
     options = asked()
     assert (options.host, options.port, options.namespace, options.url) == ("", 2750, "grove-system", "")
     assert (options.secret_name, options.is_manual) == ("grove-webhook-server-cert", False)
@@ -90,8 +90,8 @@ def test_the_authorizer_knows_the_operator_by_its_service_account() -> None:
     assert authorizer.exempt_users == ("system:admin",)
     with pytest.raises(UsageError, match=SERVICE_ACCOUNT_NAME):
         asked(configuration)
-    with pytest.raises(UsageError, match="needs webhooks"):
-        webhook_options(configuration, LAPTOP, "", {})
+    with pytest.raises(UsageError, match="requires webhooks"):
+        build_webhook_options(configuration, LAPTOP, "", {})
 
 
 def test_validation_follows_the_configuration() -> None:
@@ -106,11 +106,11 @@ def test_validation_follows_the_configuration() -> None:
 
 
 def test_the_controller_follows_the_configuration() -> None:
-    settings = controller_settings(OperatorConfiguration())
+    settings = build_controller_options(OperatorConfiguration(), {})
     assert (settings.schedulers, settings.default_scheduler, settings.is_topology_aware) == (
         ("default-scheduler",), "default-scheduler", False,
     )  # fmt: skip
-    settings = controller_settings(WITH_VOLCANO)
+    settings = build_controller_options(WITH_VOLCANO, {})
     assert (settings.schedulers, settings.default_scheduler, settings.is_topology_aware) == (
         ("default-scheduler", "volcano"), "volcano", True,
     )  # fmt: skip
@@ -119,12 +119,12 @@ def test_the_controller_follows_the_configuration() -> None:
 def test_the_object_budget_of_the_configuration_counts_for_admission_and_for_the_planner() -> None:
     configuration = OperatorConfiguration(limits=Limits(objects_per_set=7))
     assert asked(configuration).settings.objects_per_set == 7
-    assert controller_settings(configuration).objects_per_set == 7
+    assert build_controller_options(configuration, {}).objects_per_set == 7
 
 
 def test_the_lease_is_in_our_namespace_unless_another_is_named() -> None:
     election = OperatorConfiguration().leader_election
-    assert lease_options(election, "grove-system").namespace == "grove-system"
+    assert build_lease_options(election, "grove-system").namespace == "grove-system"
     named = msgspec.structs.replace(election, resource_namespace="elsewhere", lease_duration="1500ms")
-    options = lease_options(named, "grove-system")
+    options = build_lease_options(named, "grove-system")
     assert (options.namespace, options.lease_seconds) == ("elsewhere", 2)

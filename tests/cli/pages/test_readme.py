@@ -1,16 +1,10 @@
 """The README's thirty seconds, as a newcomer lives them. Its training job is `test_training_page.py`'s."""
 
-import asyncio
 import re
 
 import pytest
 
-from grove.api.resources import GROUPS
-from grove.clock import LoopClock
-from grove.kube.http_transport import HttpTransport
-from grove.kube.kubeconfig import find_access
-from grove.kube.transport import MERGE_PATCH, Request
-from tests.cli.console import ROOT, Up, UpScript
+from tests.cli.console import ROOT, UpScript
 from tests.markdown import fences
 
 MAKE, TERMINAL, *_ = (fence.text for fence in fences((ROOT / "README.md").read_text()) if fence.language == "console")
@@ -39,18 +33,8 @@ def test_the_readme_shows_what_is_printed(tmp_path_factory: pytest.TempPathFacto
         up.read_until("podcliqueset/chat created")
         assert [_plain(line) for line in up.lines] == [_plain(line) for line in MAKE.splitlines()[1:]]
         up.ask_until_lines([_plain(line) for line in commands["grove status"]], "status", plain=_plain)
-        asyncio.run(_scale(up, replicas=8))
+        scale = "grove scale pcsg/chat-0-decode --replicas=8"
+        scaled = up.grove(*scale.split()[1:])
+        assert _plain(f"{scaled.err}{scaled.out}").splitlines() == [_plain(line) for line in commands[scale]]
         why = "why pg/chat-0-decode-6"
         up.ask_until_lines(commands[f"grove {why}"], *why.split())
-
-
-async def _scale(up: Up, *, replicas: int) -> None:
-    """What `kubectl scale` does; that kubectl does it is seen in tests/e2e."""
-    scaling = f"kubectl --kubeconfig .grove/kubeconfig scale pcsg chat-0-decode --replicas={replicas}"
-    assert scaling in _commands()
-    access = find_access({}, kubeconfig=up.folder / ".grove" / "kubeconfig")
-    path = GROUPS.path("default", "chat-0-decode", "scale")
-    body = b'{"spec":{"replicas":%d}}' % replicas
-    async with HttpTransport(access, LoopClock.starting_now()) as transport:
-        request = Request(method="PATCH", path=path, body=body, content_type=MERGE_PATCH)
-        assert (await transport.send(request)).status == 200

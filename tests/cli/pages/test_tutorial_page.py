@@ -30,16 +30,21 @@ def masked(line: str) -> str:
 
 
 def run(up: Up, command: str) -> list[str]:
-    """Run `sed ... FILE | grove ...` or `grove ...`, as the page has it."""
-    edit, _, rest = command.rpartition(" | ")
-    program, *arguments = shlex.split(rest)
-    assert program == "grove"
-    given = ""
-    if edit:
-        _, change, file = shlex.split(edit)
+    """Run `grove ...`, `grove ... > FILE` or `sed -i s/OLD/NEW/ FILE`, as the page has it."""
+    words, _, target = command.partition(" > ")
+    program, *arguments = shlex.split(words)
+    if program == "sed":
+        _, change, file = arguments
         _, old, new, _ = change.split("/")
-        given = re.sub(old, new, (ROOT / file).read_text(), flags=re.MULTILINE)
-    said = up.grove(*[str(ROOT / one) if one.startswith("examples/") else one for one in arguments], given=given)
+        path = up.folder / file
+        path.write_text(path.read_text().replace(old, new))
+        return []
+    assert program == "grove"
+    said = up.grove(*arguments)
+    assert said.code == 0, (command, said)
+    if target:
+        (up.folder / target).write_text(said.out)
+        return []
     return [masked(line) for line in said.out.splitlines()]
 
 

@@ -18,17 +18,17 @@ from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.cli.common.connection import Connection
 from grove.cli.rollout.follow import (
-    FollowedRollout,
     FollowEnd,
     FollowOptions,
     FollowResult,
     LiveProgress,
     ProgressLines,
-    Show,
+    ProgressRenderer,
+    RolloutWatcher,
     follow,
 )
 from grove.cli.rollout.progress import Rollout, RolloutState
-from grove.cli.rollout.template_diff import told_changes
+from grove.cli.rollout.template_diff import describe_changes
 from grove.cli.rollout.undo import undo
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
@@ -80,11 +80,11 @@ class Played:
         )
 
 
-class Looks(Show):
+class Looks(ProgressRenderer):
     def __init__(self) -> None:
         self.states: list[RolloutState] = []
 
-    def tell(self, rollout: Rollout) -> None:
+    def render(self, rollout: Rollout) -> None:
         if self.states[-1:] != [rollout.state]:
             self.states.append(rollout.state)
 
@@ -97,12 +97,12 @@ def play(story: Story) -> None:
     run_virtual(whole())
 
 
-async def followed(played: Played, wishes: FollowOptions, show: Show | None = None) -> FollowResult:
+async def followed(played: Played, wishes: FollowOptions, show: ProgressRenderer | None = None) -> FollowResult:
     world = played.world
-    rollout = FollowedRollout(world.client, world.clock, Random(1), namespace="default", name="p")
-    first = await rollout.look_once()
+    rollout = RolloutWatcher(world.client, world.clock, Random(1), namespace="default", name="p")
+    first = await rollout.list_once()
     assert first is not None
-    return await follow(rollout, first, world.clock, wishes, show or Show())
+    return await follow(rollout, first, world.clock, wishes, show or ProgressRenderer())
 
 
 async def updating(played: Played) -> None:
@@ -150,7 +150,7 @@ def test_one_look_does_not_wait() -> None:
     async def story(played: Played) -> None:
         await updating(played)
         outcome = await followed(played, FollowOptions(is_watching=False))
-        assert (outcome.ending, outcome.rollout.state) == (FollowEnd.LOOKED, RolloutState.UPDATING)
+        assert (outcome.ending, outcome.rollout.state) == (FollowEnd.READ_ONCE, RolloutState.UPDATING)
 
     play(story)
 
@@ -186,7 +186,7 @@ def test_a_set_that_is_being_deleted_is_not_waited_for() -> None:
         held = {"metadata": {"finalizers": ["example.com/backup"]}}
         await played.world.client.patch(PODCLIQUESETS, "default", "p", held)
         await played.world.delete(PODCLIQUESETS, "p")
-        assert (await followed(played, FollowOptions())).ending is FollowEnd.LEAVING
+        assert (await followed(played, FollowOptions())).ending is FollowEnd.TERMINATING
 
     play(story)
 
@@ -221,8 +221,8 @@ def test_where_there_is_no_terminal_a_change_of_substance_is_one_line(capsys: py
 
     play(story)
     assert capsys.readouterr().out.splitlines() == [
-        "00:00:00 pcs/p updating to revision 2; 0/2 replicas; 0/8 pods",
-        "00:00:30 pcs/p updating to revision 2; 0/2 replicas; 0/8 pods; replica 1",
+        "00:00:00 pcs/p updating to revision 2; 0/2 replicas; 0/8 pods new and ready",
+        "00:00:30 pcs/p updating to revision 2; 0/2 replicas; 0/8 pods new and ready; replica 1",
     ]
 
 
@@ -255,7 +255,7 @@ def test_undo_puts_the_templates_before_back_and_nothing_else() -> None:
         undone = await undo(played.connection(), "p", None, is_dry_run=False)
         assert played.images() == ["a:1", "b:1"]
         assert (undone.from_revision, undone.to_revision, undone.becomes_revision) == (2, 1, 3)
-        assert told_changes(undone.changes) == ["a: image a:2 -> a:1", "b: image b:2 -> b:1"]
+        assert describe_changes(undone.changes) == ["a: image a:2 -> a:1", "b: image b:2 -> b:1"]
         after = played.pcs()
         assert after.metadata.annotations["kubernetes.io/change-cause"] == "first"
         assert after.spec.template.pod_clique_scaling_groups == before.spec.template.pod_clique_scaling_groups
@@ -350,12 +350,15 @@ class Meddling:
 @pytest.mark.parametrize(
     ("asked", "kept", "text"),
     [
-        (7, 2, "pcs/p has no revision 7; there are revisions 1 and 2, see `grove rollout history pcs/p`"),
+        (7, 2, "pcs/p has no revision 7; it has revisions 1 and 2, see `grove rollout history pcs/p`"),
         (7, 0, "pcs/p has no revision 7; none is stored yet, see `grove rollout history pcs/p`"),
         (
             None,
             0,
-            "pcs/p has nothing to go back to: no revision is stored yet; to change it, `grove apply` another template",
+            (
+                "pcs/p has no earlier revision: no revision is stored yet; "
+                "to change the set, apply other templates with `grove apply`"
+            ),
         ),
     ],
 )

@@ -7,10 +7,10 @@ import pytest
 
 from grove.api.template_revision import CliqueRevision, RevisionTemplate
 from grove.api.types.meta import JsonObject
-from grove.cli.common.output import plain
+from grove.cli.common.output import plain_lines
 from grove.cli.rollout.history import HistoryEntry, build_history
-from grove.cli.rollout.revisions import asked_revision, asked_template, listed_numbers
-from grove.cli.rollout.template_diff import CliqueChange, ImageChange, template_changes, told_changes
+from grove.cli.rollout.revisions import find_matching_revision, format_revision_numbers, template_with_defaults
+from grove.cli.rollout.template_diff import CliqueChange, ImageChange, describe_changes, template_changes
 from grove.cli.rollout.view import history_rows
 from tests.cli.rollouts import NOW, pcs, revisions
 
@@ -46,13 +46,13 @@ def template(*containers: JsonObject, priority: str = "", annotation: str = "", 
     ],
 )  # fmt: skip
 def test_a_change_is_told_by_its_images_first(new: RevisionTemplate, text: str) -> None:
-    assert told_changes(template_changes(template(), new)) == [text]
+    assert describe_changes(template_changes(template(), new)) == [text]
 
 
 def test_images_of_several_containers_are_told_by_name() -> None:
     old, new = template(MAIN, SIDE), template(MAIN | {"image": "m:2"}, SIDE | {"image": "s:2"})
-    assert told_changes(template_changes(old, new)) == ["a: image of main m:1 -> m:2, image of side s:1 -> s:2"]
-    assert told_changes(template_changes(new, template(MAIN | {"image": "m:2"}))) == ["a: side removed"]
+    assert describe_changes(template_changes(old, new)) == ["a: image of main m:1 -> m:2, image of side s:1 -> s:2"]
+    assert describe_changes(template_changes(new, template(MAIN | {"image": "m:2"}))) == ["a: side removed"]
 
 
 def test_what_makes_the_same_pods_is_no_change() -> None:
@@ -64,12 +64,12 @@ def test_cliques_of_which_the_same_is_to_be_said_share_a_text() -> None:
     image = ImageChange(container="main", before="m:1", after="m:2")
     changes = [CliqueChange(clique=name, images=(image,)) for name in ("a", "c")]
     changes.insert(1, CliqueChange(clique="b", fields=("labels",)))
-    assert told_changes(changes) == ["a, c: image m:1 -> m:2", "b: labels"]
+    assert describe_changes(changes) == ["a, c: image m:1 -> m:2", "b: labels"]
 
 
 def test_the_order_of_init_containers_is_a_change() -> None:
     one, other = template(initContainers=[MAIN, SIDE]), template(initContainers=[SIDE, MAIN])
-    assert told_changes(template_changes(one, other)) == ["a: order of initContainers"]
+    assert describe_changes(template_changes(one, other)) == ["a: order of initContainers"]
 
 
 def test_a_clique_that_was_not_there_is_new() -> None:
@@ -98,7 +98,7 @@ def test_each_entry_is_compared_with_the_one_before() -> None:
 
 
 def test_the_table_has_one_line_per_revision() -> None:
-    assert plain(history_rows(history(), NOW, None)) == [
+    assert plain_lines(history_rows(history(), NOW, None)) == [
         "REVISION  CURRENT  REPLICAS  AGE   HASH  CHANGE-CAUSE  CHANGED",
         "1                  1         100s  h1    first",
         "2         *        2         100s  h2    -             a: image a:1 -> a:2; b: image b:1 -> b:2",
@@ -106,7 +106,7 @@ def test_the_table_has_one_line_per_revision() -> None:
 
 
 def test_on_a_narrow_terminal_changes_stand_below_their_revision() -> None:
-    assert plain(history_rows(history(), NOW + timedelta(hours=4), 60)) == [
+    assert plain_lines(history_rows(history(), NOW + timedelta(hours=4), 60)) == [
         "REVISION  CURRENT  REPLICAS  AGE  HASH  CHANGE-CAUSE",
         "1                  1         4h   h1    first",
         "2         *        2         4h   h2    -",
@@ -117,9 +117,9 @@ def test_on_a_narrow_terminal_changes_stand_below_their_revision() -> None:
 
 def test_the_current_one_is_what_the_set_asks_for_not_what_is_newest() -> None:
     first, second = revisions()
-    assert asked_revision(asked_template(pcs()), (first, second)) is second
-    assert asked_revision(asked_template(pcs(a="a:1", b="b:1")), (first, second)) is first
-    assert asked_revision(asked_template(pcs(a="a:3")), (first, second)) is None
+    assert find_matching_revision(template_with_defaults(pcs()), (first, second)) is second
+    assert find_matching_revision(template_with_defaults(pcs(a="a:1", b="b:1")), (first, second)) is first
+    assert find_matching_revision(template_with_defaults(pcs(a="a:3")), (first, second)) is None
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,4 @@ def test_the_current_one_is_what_the_set_asks_for_not_what_is_newest() -> None:
 def test_numbers_are_listed_as_people_do(count: int, text: str) -> None:
     first = revisions()[0]
     listed = tuple(msgspec.structs.replace(first, number=number) for number in range(1, count + 1))
-    assert listed_numbers(listed) == text
+    assert format_revision_numbers(listed) == text

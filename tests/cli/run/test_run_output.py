@@ -12,11 +12,11 @@ from grove.api.types.meta import JsonObject, ObjectMeta
 from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetSpec, PodCliqueSetStatus, WorkloadType
 from grove.cli.commands.run import RunKubelet, RunOptions, Until
 from grove.cli.common.manifest_reader import ManifestDocument
-from grove.cli.common.output import Format, plain, rich_text
-from grove.cli.run.exit_status import EXIT_CODES, RunResult, SetOutcome, Summary, ending_of
-from grove.cli.run.pod_output import ContainerFailure, PodLine, RunEvent, SetKey, Speaker
+from grove.cli.common.output import Format, plain_lines, rich_text
+from grove.cli.run.exit_status import EXIT_CODES, RunResult, SetResult, Summary, compute_result
+from grove.cli.run.pod_output import ContainerFailure, PodContainer, PodLine, RunEvent, SetKey
 from grove.cli.run.runner import Run
-from grove.cli.run.view import MOST_FURTHER_FAILURES, Prefixes, summary_rows
+from grove.cli.run.view import MAX_FURTHER_FAILURES, Prefixes, summary_rows
 from grove.clock import LoopClock
 from grove.planner.explain.text import note
 from grove.sim.virtual_clock import run_virtual
@@ -67,12 +67,13 @@ def test_a_run_is_over_when_all_its_sets_are_or_one_failed(
     job: PodCliqueSet | None, other: PodCliqueSet, until: Until, ending: RunResult | None
 ) -> None:
     sets = {key: one for key, one in ((JOB, job), (OTHER, other)) if one is not None}
-    assert ending_of([JOB, OTHER], sets, until) == ending
+    assert compute_result([JOB, OTHER], sets, until) == ending
 
 
 def test_every_ending_has_its_exit_code() -> None:
     assert {ending.value: EXIT_CODES[ending] for ending in RunResult} == {
-        "Succeeded": 0, "Available": 0, "Failed": 1, "TimedOut": 124, "Interrupted": 130, "Terminated": 143,
+        "Succeeded": 0, "Available": 0, "Failed": 1, "CannotStart": 1,
+        "TimedOut": 124, "Interrupted": 130, "Terminated": 143,
     }  # fmt: skip
 
 
@@ -87,14 +88,12 @@ def failure(
     )
 
 
-def told(ending: RunResult, *sets: SetOutcome, seconds: float = 61.04) -> list[str]:
-    return plain(summary_rows(Summary(outcome=ending, exit_code=EXIT_CODES[ending], seconds=seconds, sets=sets)))
+def told(ending: RunResult, *sets: SetResult, seconds: float = 61.04) -> list[str]:
+    return plain_lines(summary_rows(Summary(outcome=ending, exit_code=EXIT_CODES[ending], seconds=seconds, sets=sets)))
 
 
-def outcome(
-    phase: str, *failures: ContainerFailure, restarts: int = 0, kind: str = WorkloadType.TRAINING
-) -> SetOutcome:
-    return SetOutcome(
+def outcome(phase: str, *failures: ContainerFailure, restarts: int = 0, kind: str = WorkloadType.TRAINING) -> SetResult:
+    return SetResult(
         namespace="default", name="job", workload_type=kind, phase=phase, restarts=restarts, failures=failures
     )
 
@@ -120,8 +119,8 @@ def test_the_first_failure_is_told_with_its_lines_and_of_later_attempts_the_firs
 @pytest.mark.parametrize(
     ("further", "last"),
     [
-        (MOST_FURTHER_FAILURES, f"in attempt {MOST_FURTHER_FAILURES + 1}"),
-        (MOST_FURTHER_FAILURES + 1, "... and 1 more failure"),
+        (MAX_FURTHER_FAILURES, f"in attempt {MAX_FURTHER_FAILURES + 1}"),
+        (MAX_FURTHER_FAILURES + 1, "... and 1 more failure"),
     ],
 )
 def test_very_many_failures_are_cut_short(further: int, last: str) -> None:
@@ -134,9 +133,9 @@ def test_very_many_failures_are_cut_short(further: int, last: str) -> None:
     [
         (RunResult.AVAILABLE, "Running", "pcs/job Running and available after 1.5s"),
         (RunResult.FAILED, "Running", "pcs/job Running when another set failed after 1.5s"),
-        (RunResult.TIMED_OUT, "Pending", "pcs/job Pending when its time was up after 1.5s"),
-        (RunResult.INTERRUPTED, "Running", "pcs/job Running when it was interrupted after 1.5s"),
-        (RunResult.TERMINATED, "Running", "pcs/job Running when it was told to end after 1.5s"),
+        (RunResult.TIMED_OUT, "Pending", "pcs/job Pending when the timeout expired after 1.5s"),
+        (RunResult.INTERRUPTED, "Running", "pcs/job Running when interrupted after 1.5s"),
+        (RunResult.TERMINATED, "Running", "pcs/job Running when terminated after 1.5s"),
         (RunResult.INTERRUPTED, "Succeeded", "pcs/job Succeeded after 1.5s"),
     ],
 )
@@ -156,14 +155,14 @@ def test_why_a_set_failed_and_what_it_waits_for_stand_in_the_summary() -> None:
 
 
 def line(pod: str, text: str, *, host: str = "", container: str = "", is_remark: bool = False) -> PodLine:
-    speaker = Speaker(pod=pod, container=container or "main", host=host or pod, is_alone=not container)
-    return PodLine(speaker=speaker, written_at="", text=text, is_remark=is_remark)
+    origin = PodContainer(pod=pod, container=container or "main", host=host or pod, is_alone=not container)
+    return PodLine(origin=origin, written_at="", text=text, is_remark=is_remark)
 
 
 def test_names_in_front_are_as_wide_as_the_widest_so_far() -> None:
     prefixes = Prefixes()
     heard = [line("long-name", "a"), line("b", "b"), line("b", "c", container="side"), line("b", "d", is_remark=True)]
-    assert [prefixes.plain(one) for one in heard] == [
+    assert [prefixes.plain_line(one) for one in heard] == [
         "long-name | a",
         "b         | b",
         "b/side    | c",
@@ -174,8 +173,8 @@ def test_names_in_front_are_as_wide_as_the_widest_so_far() -> None:
 def test_an_event_is_told_with_its_time() -> None:
     at = datetime(2026, 1, 1, 12, 30, 5, tzinfo=UTC)
     happening = RunEvent(about="pcs/job", reason="ReplicaRestarting", message="replica 0", at=at)
-    assert Prefixes().plain(happening) == "12:30:05 pcs/job ReplicaRestarting: replica 0"
-    assert plain([Prefixes().row(happening)]) == ["12:30:05 pcs/job ReplicaRestarting: replica 0"]
+    assert Prefixes().plain_line(happening) == "12:30:05 pcs/job ReplicaRestarting: replica 0"
+    assert plain_lines([Prefixes().row(happening)]) == ["12:30:05 pcs/job ReplicaRestarting: replica 0"]
 
 
 def test_a_successor_has_the_colour_of_its_predecessor_and_a_neighbour_another() -> None:
@@ -205,7 +204,7 @@ def test_a_terminal_is_not_made_to_obey_what_a_pod_writes(text: str, shown: str)
     screen = io.StringIO()
     Console(file=screen, force_terminal=True, color_system=None).print(rich_text([row]), soft_wrap=True)
     assert "\x1b" not in screen.getvalue()
-    assert Prefixes().plain(line("p", text)) == f"p | {text}"
+    assert Prefixes().plain_line(line("p", text)) == f"p | {text}"
 
 
 # --- on virtual time -------------------------------------------------------------------------------------------------
@@ -235,7 +234,7 @@ WISHES = RunOptions(
 
 def run(docs: list[ManifestDocument], wishes: RunOptions = WISHES) -> Summary:
     async def story() -> Summary:
-        return await Run(wishes, docs, LoopClock.starting_now()).to_its_end()
+        return await Run(wishes, docs, LoopClock.starting_now()).run_to_completion()
 
     return run_virtual(story())
 
@@ -270,11 +269,15 @@ def test_a_timeout_counts_from_the_beginning(seconds: float, ending: RunResult) 
         assert summary.seconds == pytest.approx(seconds)
 
 
-def test_out_of_time_it_says_what_it_waited_for() -> None:
+def test_a_set_that_never_fits_ends_the_run_at_once_with_the_cause() -> None:
     large = documents(exits={}, workload=TRAINING, cpu="1000")
     summary = run(large, replace(WISHES, timeout_seconds=60.0))
-    assert (summary.outcome, summary.sets[0].phase) == (RunResult.TIMED_OUT, "Pending")
-    assert any("too small even when empty" in sentence.text for sentence in summary.sets[0].waits_for)
+    assert (summary.outcome, summary.exit_code, summary.sets[0].phase) == (RunResult.CANNOT_START, 1, "Pending")
+    assert summary.seconds < 60
+    assert summary.sets[0].waits_for[0].text == (
+        "2 pods of podgang/job-0 never fit: the largest node has 4 cpu, the pod asks for 1k."
+    )
+    assert plain_lines(summary_rows(summary))[0].startswith("pcs/job Pending and cannot start after ")
 
 
 def test_an_inference_set_never_ends_by_itself() -> None:

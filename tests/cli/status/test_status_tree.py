@@ -19,11 +19,12 @@ import yaml
 from grove.api import names
 from grove.api.resources import GROUPS, PODCLIQUESETS
 from grove.api.types.meta import JsonObject
-from grove.cli.common.output import plain
-from grove.cli.status.set_watcher import Followed, picture
+from grove.cli.common.output import plain_lines
+from grove.cli.status.set_watcher import SetWatcher
 from grove.cli.status.tree import PodCounts, SetNode, is_settled
-from grove.cli.status.tree_diff import MOST_LINES, changes
-from grove.cli.status.tree_view import age, table_rows, tree_rows
+from grove.cli.status.tree_diff import MAX_LINES, describe_tree_changes
+from grove.cli.status.tree_lines import age
+from grove.cli.status.tree_view import table_rows, tree_rows
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2, quota
@@ -37,7 +38,7 @@ def look(nodes: int, prepare: Callable[[World], Awaitable[None]]) -> list[SetNod
     async def story() -> list[SetNode]:
         async with World(seed=1, nodes=nodes, node_resources=ONE_POD_NODE) as world:
             await prepare(world)
-            return await Followed(world.client, world.clock, Random(1)).look_once()
+            return await SetWatcher(world.client, world.clock, Random(1)).list_once()
 
     return run_virtual(story())
 
@@ -49,7 +50,7 @@ async def settled(world: World) -> None:
 
 def shown(node: SetNode) -> str:
     """Ages and suffixes as placeholders."""
-    text = "\n".join(plain(tree_rows(node, NOW)))
+    text = "\n".join(plain_lines(tree_rows(node, NOW)))
     text = re.sub(rf"-(\d+)-[{names.ALPHABET}]{{5}}\b", r"-\1-*****", text)
     return re.sub(r"(?m)\b\d+[smh](?:\d+s)?$", "AGE", text)
 
@@ -104,6 +105,20 @@ def test_a_lost_minimum_is_visible_in_its_clique() -> None:
     assert phases == ["Breached", "Running", "Running", "Running"]
 
 
+def test_a_group_replica_does_not_wait_because_another_part_of_its_gang_does() -> None:
+    async def story(world: World) -> None:
+        await world.apply(WORKLOAD1)
+        await world.settle()
+        node = next(pod.spec.node_name for pod in world.pods() if "-pc-a-" in pod.metadata.name)
+        await world.nodes.fail(node)
+        await world.clock.sleep(400)
+
+    (node,) = look(10, story)
+    replica = node.set_replicas[0]
+    assert (replica.phase, replica.cliques[0].phase) == ("Pending", "Breached")
+    assert [(one.phase, one.counts.ready) for one in replica.groups[0].group_replicas] == [("Running", 4)] * 2
+
+
 def test_a_training_set_that_is_done_is_done_at_every_level() -> None:
     async def done(world: World) -> None:
         await world.apply(
@@ -134,9 +149,19 @@ def test_a_training_set_that_is_done_is_done_at_every_level() -> None:
 
     (node,) = look(2, done)
     assert is_settled(node)
-    rows = plain(tree_rows(node, NOW))[1:]
-    assert len(rows) == 4
-    assert all(" Succeeded " in row for row in rows)
+    rows = plain_lines(tree_rows(node, NOW))[1:]
+    assert [" Succeeded " in row for row in rows] == [True] * 4
+    assert [" 1 done " in row for row in rows] == [True, True, True, False]
+    assert describe_tree_changes([], [node])[0] == "pcs/job Succeeded, 1/1 replicas available, 1/1 pods succeeded"
+    assert table_rows([node], NOW, has_namespaces=False)[1][2].text == "1 done"
+
+
+def test_pods_that_succeeded_are_counted_beside_those_that_still_run() -> None:
+    counts = PodCounts(wanted=4, ready=3, scheduled=4, succeeded=1)
+    node = msgspec.structs.replace(bare_set("job"), phase="Running", available_replicas=1, counts=counts)
+    assert " 3/4, 1 done " in plain_lines(tree_rows(node, NOW))[1]
+    assert is_settled(node)
+    assert describe_tree_changes([], [node])[0].endswith("3/4 pods ready, 1 succeeded")
 
 
 def test_a_set_that_is_being_deleted_says_so() -> None:
@@ -150,13 +175,18 @@ def test_a_set_that_is_being_deleted_says_so() -> None:
 
     (node,) = look(10, story)
     assert node.phase == "Terminating"
-    assert [row[0].text for row in tree_rows(node, NOW)] == ["NAME", "pcs/workload2", "└─ replica 0"]
+    assert [row[0].text for row in tree_rows(node, NOW)] == ["NAME", "pcs/workload2", "replica 0"]
 
 
 def test_the_json_of_a_set_is_the_tree_itself() -> None:
     (node,) = look(10, settled)
     assert msgspec.json.decode(msgspec.json.encode(node), type=SetNode) == node
-    assert msgspec.to_builtins(node)["counts"] == {"wanted": 10, "ready": 10, "scheduled": 10}
+    assert msgspec.to_builtins(node)["counts"] == {
+        "wanted": 10,
+        "ready": 10,
+        "scheduled": 10,
+        "succeeded": 0,
+    }
 
 
 def test_the_table_has_one_line_per_set() -> None:
@@ -165,33 +195,14 @@ def test_the_table_has_one_line_per_set() -> None:
         bare_set("chat"), namespace="web", phase="Running", replicas=2, available_replicas=1, counts=counts
     )
     nodes = [msgspec.structs.replace(chat, created_at=NOW - timedelta(seconds=90))]
-    assert plain(table_rows(nodes, NOW, has_namespaces=False)) == [
+    assert plain_lines(table_rows(nodes, NOW, has_namespaces=False)) == [
         "NAME  STATUS   READY  AVAILABLE  SCHEDULED  AGE",
         "chat  Running  5/8    1/2        6          90s",
     ]
     assert (
-        plain(table_rows(nodes, NOW, has_namespaces=True))[1]
+        plain_lines(table_rows(nodes, NOW, has_namespaces=True))[1]
         == "web        chat  Running  5/8    1/2        6          90s"
     )
-
-
-@pytest.mark.parametrize(
-    ("height", "lines", "last"),
-    [
-        pytest.param(21, 21, "pod/workload2-0-sg-x-1-pc-c-2-", id="room for everything"),
-        pytest.param(20, 11, "pclq/workload2-0-sg-x-1-pc-c", id="one line short: without pods"),
-        pytest.param(11, 11, "pclq/workload2-0-sg-x-1-pc-c", id="room for cliques"),
-        pytest.param(10, 2, "workload2", id="one line short: one line per set"),
-    ],
-)
-def test_a_picture_has_as_much_detail_as_there_is_room_for(height: int, lines: int, last: str) -> None:
-    rows = picture(look(10, settled), NOW, height, is_one=False)
-    assert len(rows) == lines
-    assert any(last in cell.text for cell in rows[-1])
-
-
-def test_a_picture_of_nothing_says_so() -> None:
-    assert plain(picture([], NOW, 10, is_one=False)) == ["no PodCliqueSets yet"]
 
 
 # --- changes ---------------------------------------------------------------------------------------------------------
@@ -200,14 +211,14 @@ def test_a_picture_of_nothing_says_so() -> None:
 def test_a_change_is_told_once_and_in_one_line() -> None:
     async def story() -> list[list[str]]:
         async with World(seed=1, nodes=2, node_resources=ONE_POD_NODE) as world:
-            followed = Followed(world.client, world.clock, Random(1))
+            followed = SetWatcher(world.client, world.clock, Random(1))
             looks: list[list[SetNode]] = [[]]
             await world.apply(WORKLOAD2)
             for act in (world.settle, partial(world.add_nodes, 8), partial(world.scale, GROUPS, "workload2-0-sg-x", 1)):
                 await act()
                 await world.settle()
-                looks.append(await followed.look_once())
-            return [changes(before, after) for before, after in pairwise([*looks, looks[-1]])]
+                looks.append(await followed.list_once())
+            return [describe_tree_changes(before, after) for before, after in pairwise([*looks, looks[-1]])]
 
     assert run_virtual(story()) == [
         [
@@ -228,12 +239,12 @@ def test_a_change_is_told_once_and_in_one_line() -> None:
     ]
 
 
-@pytest.mark.parametrize(("sets", "lines"), [(MOST_LINES - 1, MOST_LINES - 1), (MOST_LINES, MOST_LINES), (21, 21)])
+@pytest.mark.parametrize(("sets", "lines"), [(MAX_LINES - 1, MAX_LINES - 1), (MAX_LINES, MAX_LINES), (21, 21)])
 def test_very_many_changes_are_cut_short(sets: int, lines: int) -> None:
     nodes = [bare_set(f"s{n}") for n in range(sets)]
-    told = changes([], nodes)
+    told = describe_tree_changes([], nodes)
     assert len(told) == lines
-    assert (told[-1] == "... and 1 more changes") == (sets > MOST_LINES)
+    assert (told[-1] == "... and 1 more change") == (sets > MAX_LINES)
 
 
 @pytest.mark.parametrize(
@@ -269,12 +280,12 @@ def test_a_training_set_shows_what_it_used_of_its_limits() -> None:
     (node,) = look(1, restarted_once)
     assert (node.phase, node.training and (node.training.restarts, node.training.max_restarts)) == ("Running", (1, 2))
     now = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
-    assert "│  1 of 2 restarts used, ends at 01:00:00 (in 59m1s) at the latest" in plain(tree_rows(node, now))
+    assert "│  1 of 2 restarts used, ends at 01:00:00 (in 59m1s) at the latest" in plain_lines(tree_rows(node, now))
 
 
 def test_of_a_set_that_failed_nothing_is_torn_down_any_more() -> None:
     (node,) = look(2, failed_for_good)
-    text = "\n".join(plain(tree_rows(node, NOW)))
+    text = "\n".join(plain_lines(tree_rows(node, NOW)))
     assert node.phase == "Failed"
     assert "! Failed: it failed and all restarts are used (0 of 0)" in text
     assert "torn down" not in text

@@ -1,8 +1,10 @@
 """`grove up` as a process: what it says, what it leaves behind, and how it ends."""
 
+import re
 import signal
 import socket
 import stat
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,18 +80,24 @@ def test_it_says_what_to_type_next_and_tells_changes_in_plain_lines(tmp_path: Pa
         up.read_until("1/1 replicas available, 10/10 pods ready")
         assert any(" pcs/chat Pending -> Running, 1/1 replicas available, " in line for line in up.lines)
         assert up.lines[0].startswith("A cluster with 8 nodes and the Grove operator: https://127.0.0.1:")
-        assert up.lines[1:5] == [
+        curl = up.lines[3]
+        assert up.lines[1:6] == [
             "  kubectl --kubeconfig .grove/kubeconfig get pods",
             "  grove status      grove why pcs/NAME      grove apply -f FILE",
+            curl,
             "Ctrl-C ends it.",
             "podcliqueset/chat created",
         ]
+        assert re.fullmatch(r"  curl http://127\.0\.0\.1:\d+/metrics", curl)
+        with urllib.request.urlopen(curl.split()[1], timeout=SECONDS) as page:
+            metrics = page.read().decode()
+        assert re.search(r'^grove_api_requests_total\{code="201",resource="pods",verb="create"\} 10\.0$', metrics, re.M)
 
 
 def test_its_json_begins_with_where_it_is(tmp_path: Path) -> None:
     up = Up(tmp_path, QUICKSTART, "--output", "json", "--kubeconfig", "here")
     first = msgspec.json.decode(up.read_until("url"))
-    assert first == {"url": first["url"], "kubeconfig": "here"}
+    assert first == {"url": first["url"], "kubeconfig": "here", "metrics": first["metrics"]}
     applied = msgspec.json.decode(up.read_until("created"))
     assert (applied["kind"], applied["name"], applied["action"]) == ("PodCliqueSet", "chat", "created")
     sets = msgspec.json.decode(up.read_until('"availableReplicas":1'))
@@ -106,7 +114,7 @@ def test_its_json_begins_with_where_it_is(tmp_path: Path) -> None:
         ("apiVersion: v1\nkind: Pod\n", "grove: set.yaml, document 1: Pod has no metadata.name; add it\n"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: p, name: q}\n", "grove: set.yaml, document 1: not valid YAML: "),
         ("---\n---\n[]\n", "grove: set.yaml, document 2: is not an object; it needs apiVersion, kind and metadata\n"),
-        ("", "grove: set.yaml: holds no object; write a manifest into it\n"),
+        ("", "grove: set.yaml: has no object; add a manifest\n"),
     ],
 )
 def test_a_bad_manifest_is_named_by_file_and_document_before_anything_starts(
@@ -125,7 +133,7 @@ def test_a_set_that_is_refused_is_told_all_of_its_errors(tmp_path: Path) -> None
     assert said.code == 1
     assert "configmap/fine created\n" in said.out
     first, *errors = said.err.splitlines()
-    assert first == f"grove: set.yaml, document 2: PodCliqueSet broken is refused, {len(errors)} errors:"
+    assert first == f"grove: set.yaml, document 2: PodCliqueSet broken was rejected with {len(errors)} errors:"
     assert len(errors) >= 3
     assert all(error.startswith("  spec.template.cliques") for error in errors)
     assert [path.name for path in tmp_path.iterdir()] == ["set.yaml"]
@@ -137,7 +145,7 @@ def test_a_kind_that_the_cluster_does_not_know_is_named(tmp_path: Path) -> None:
     assert (said.code, said.err) == (
         1,
         (
-            "grove: job.yaml, document 1: this cluster knows no batch/v1 Job; check apiVersion and kind, "
+            "grove: job.yaml, document 1: this cluster has no kind Job in batch/v1; check apiVersion and kind, "
             "or install its CustomResourceDefinition\n"
         ),
     )
@@ -164,7 +172,7 @@ def test_a_kubeconfig_that_is_not_ours_is_never_overwritten(tmp_path: Path) -> N
     said = grove(tmp_path, "up", "--kubeconfig", "config")
     assert (said.code, said.err) == (
         1,
-        "grove: config: exists and was not written by `grove up`; choose another --kubeconfig\n",
+        "grove: config: exists and was not written by `grove up`; choose another file with --kubeconfig\n",
     )
     assert mine.read_bytes() == before
 
@@ -193,8 +201,8 @@ def test_a_port_in_use_is_a_failure_that_says_what_to_do(tmp_path: Path) -> None
 def test_nodes_are_as_many_and_as_large_as_asked_for(tmp_path: Path) -> None:
     with Up(tmp_path, QUICKSTART, "--nodes", "1", "--node-resources", "cpu=1,memory=1Gi") as up:
         up.read_until("pcs/chat Pending, 0/1 replicas available, 0/10 pods ready")
-        said = up.ask_until("The scheduler: needs", "why", "pg/chat-0")
-        assert "1 of 1 node is too small even when empty" in said.out
+        said = up.ask_until("never fit", "why", "pg/chat-0")
+        assert "never fit: the largest node has 1Gi memory, the pod asks for 2Gi." in said.out
 
 
 def test_without_an_operator_nobody_acts(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from tests.seeds import examples
 QUICKSTART = str(ROOT / "examples" / "quickstart.yaml")
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
-# A quarter of them in the quick tier.
+# A tenth of them in the quick tier.
 LIVES = examples(50)
 WRITERS = 8
 MOST_ANSWERS = 60
@@ -236,7 +236,7 @@ def test_a_killed_cluster_goes_on_with_its_sets_pods_nodes_and_kubeconfig(tmp_pa
     for _ in range(2):
         with Up(tmp_path, "--data-dir", "kept") as up:
             assert up.lines[0].startswith("A cluster with 5 nodes and the Grove operator: https://127.0.0.1:")
-            assert up.lines[1].startswith("Kept in kept: goes on with ")
+            assert up.lines[1].startswith("Persisted in kept: resumes with ")
             assert kubeconfig.read_text() == (tmp_path / ".grove" / "kubeconfig").read_text()
             up.read_until("10/10 pods ready")
             assert _identities(up.read(PODS)["items"]) == _identities(before)
@@ -438,7 +438,7 @@ def test_a_folder_in_use_is_said_to_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "line"),
     [
-        ("format", b"grove cluster, format 2\n", "grove: kept: is of another version ('grove cluster, format 2', "),
+        ("format", b"grove cluster, format 2\n", "grove: kept: has another format ('grove cluster, format 2', "),
         ("cluster.db", b"x" * 50_000, "grove: kept/cluster.db: is damaged (file is not a database); "),
         ("cluster.db", b"", "grove: kept/cluster.db: is missing or empty; "),
     ],
@@ -462,7 +462,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "kept" / "thesis.txt").write_text("years of work")
     said = grove(tmp_path, "up", "--data-dir", "kept")
     assert (said.code, said.err) == (
-        1, "grove: kept: holds thesis.txt and no cluster; choose an empty folder as --data-dir\n",
+        1, "grove: kept: contains thesis.txt but no cluster; choose an empty directory as --data-dir\n",
     )  # fmt: skip
     assert _contents(tmp_path / "kept") == {"thesis.txt": b"years of work"}
 
@@ -470,7 +470,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("")
     said = grove(tmp_path, "up", "--data-dir", "kept")
-    assert (said.code, said.err) == (1, "grove: kept: is no folder; choose another --data-dir\n")
+    assert (said.code, said.err) == (1, "grove: kept: is not a directory; choose another --data-dir\n")
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

@@ -69,11 +69,11 @@ def test_a_gang_runs_here_and_nothing_of_it_stays(tmp_path: Path, number: signal
         words = up.ask_until("pid", "logs", launcher).out.split()
         assert words[:4] == ["met", "job-0-worker-0", "job-0-worker-1", "pid"]
         main = int(words[-1])
-        warden = parent_of(main)
+        supervisor = parent_of(main)
         assert len(up.read("/api/v1/namespaces/default/pods")["items"]) == 3
-        groups = [int(pid) for pid in children_of(warden)]
+        groups = [int(pid) for pid in children_of(supervisor)]
         assert (main in groups, len(groups)) == (True, 3)
-        folder = Path(Path(f"/proc/{warden}/cmdline").read_bytes().split(b"\0")[-2].decode())
+        folder = Path(Path(f"/proc/{supervisor}/cmdline").read_bytes().split(b"\0")[-2].decode())
         said = up.end(number)
     assert said.code == (-9 if number is signal.SIGKILL else 0)
     wait_until_gone(groups, folder)

@@ -10,8 +10,8 @@ from grove.api import labels, names
 from grove.api.resources import GROUPS, PODCLIQUESETS
 from grove.api.types.meta import JsonObject
 from grove.cli.commands.why import why_rows
-from grove.cli.common.options import parse_target
-from grove.cli.common.output import plain
+from grove.cli.common.options import parse_object_ref
+from grove.cli.common.output import plain_lines
 from grove.cli.why.runner import explain
 from grove.errors import UserError
 from grove.sim.simulation import OperatorFactory, World, grove_operator
@@ -20,9 +20,12 @@ from tests.controller.test_reconciler import BROKEN, small_set
 from tests.sim.invariants.test_gate_invariants import makes_a_service
 from tests.simulation.stories import ONE_POD_NODE, WORKLOAD1, WORKLOAD2, quota
 
-NEXT_PLACED = "Next: placed once the gang is complete and there is room: its minimum all at once, the rest one by one."
-NEXT_GATE = "Next: whoever set that gate removes it; Grove only removes its own."
-NO_ROOM = "needs 10 pods of memory=80Mi together, 9 fit: 9 of 9 nodes have no room for one more (memory)"
+NEXT_PLACED = "Next: the scheduler places the gang when it fits: its minimum all at once, the other pods one by one."
+NEXT_GATE = "Next: the controller that set this gate must remove it; Grove removes only its own gate."
+NEVER_FITS = (
+    "10 pods of podgang/workload1-0 never fit: the 9 nodes have room for 9 of these 10 pods together, even when empty."
+)
+NEXT_SMALLER = "Next: lower minAvailable or the requests in the template, or add nodes."
 
 
 def why(
@@ -35,9 +38,9 @@ def why(
 
     async def story() -> str:
         async with World(seed=1, nodes=nodes, node_resources=ONE_POD_NODE, operator=operator) as world:
-            target = parse_target(await prepare(world))
+            target = parse_object_ref(await prepare(world))
             said = await explain(world.client, world.clock.now(), "default", target)
-        return "\n".join(plain(why_rows(said)))
+        return "\n".join(plain_lines(why_rows(said)))
 
     return masked(run_virtual(story()))
 
@@ -67,10 +70,7 @@ def test_a_base_gang_without_capacity_waits_for_what_the_scheduler_says(target: 
         await world.settle()
         return target
 
-    assert why(9, story).splitlines() == [
-        f"10 pods of podgang/workload1-0 wait for nodes. The scheduler: {NO_ROOM}.",
-        NEXT_PLACED,
-    ]
+    assert why(9, story).splitlines() == [NEVER_FITS, NEXT_SMALLER]
 
 
 def test_a_scaled_gang_waits_for_its_base_and_for_what_that_waits_for() -> None:
@@ -82,12 +82,12 @@ def test_a_scaled_gang_waits_for_its_base_and_for_what_that_waits_for() -> None:
         return "pg/workload1-0-sg-x-0"
 
     assert why(9, story).splitlines() == [
+        NEVER_FITS,
         (
             "4 pods of podgang/workload1-0-sg-x-0 wait: base gang workload1-0 is not scheduled: "
             "workload1-0-pc-a has 0 of 2 pods on nodes."
         ),
-        f"10 pods of podgang/workload1-0 wait for nodes. The scheduler: {NO_ROOM}.",
-        NEXT_PLACED,
+        NEXT_SMALLER,
         (
             "Next: podgang/workload1-0-sg-x-0 may be placed as soon as every clique of workload1-0 has its minimum "
             "on nodes."
@@ -115,15 +115,13 @@ def test_a_set_whose_pods_are_refused_is_told_the_servers_words_and_the_next_att
         return "pcs/workload1"
 
     assert why(20, story).splitlines() == [
+        "Quota few-pods rejects pods of podgang/workload1-0: 6 of 6 pods are used, a pod asks for 1.",
+        "Next: raise quota few-pods, or scale down what uses it.",
         (
-            'The API server refuses pods of podgang/workload1-0: pods "workload1-0-sg-x-1-pc-c-0-*****" is forbidden: '
-            "exceeded quota: few-pods, requested: pods=1, used: pods=6, limited: pods=6."
+            "Next: 6 of 10 pods exist; the operator retries the others about TIME, then with growing pauses, "
+            "at least every 5 minutes."
         ),
-        (
-            "Next: 6 of 10 pods exist; the others are tried again about TIME, then later and later, at least every "
-            "5 minutes."
-        ),
-        "Next: a gang that stays below its minimum gives its waiting pods back after 30 s, so that others can run.",
+        "Next: a gang that stays below its minimum releases its waiting pods after 30 s, so that others can run.",
     ]
 
 
@@ -137,7 +135,7 @@ def test_the_announced_attempt_is_when_the_operator_tries_again() -> None:
             await world.apply(WORKLOAD1)
             for _ in range(4):
                 await world.clock.sleep(5)
-                said = await explain(world.client, world.clock.now(), "default", parse_target("pcs/workload1"))
+                said = await explain(world.client, world.clock.now(), "default", parse_object_ref("pcs/workload1"))
                 due = next(sentence.until for sentence in said if sentence.until)
                 before = refused_count(world)
                 await world.clock.sleep((due - world.clock.now()).total_seconds() - 2)
@@ -180,7 +178,7 @@ def test_pods_above_the_minimum_are_told_apart_from_the_minimum() -> None:
         await world.settle()
         return "pclq/workload2-0-pc-a"
 
-    assert why(3, story).splitlines()[0].startswith("1 pod of podclique/workload2-0-pc-a waits for a node. The sched")
+    assert why(3, story).splitlines()[0].startswith("1 pod of podclique/workload2-0-pc-a waits for a node: 240Mi of")
 
 
 def test_a_pod_on_a_lost_node_is_named_with_its_node() -> None:
@@ -193,15 +191,17 @@ def test_a_pod_on_a_lost_node_is_named_with_its_node() -> None:
         return "pcs/workload1"
 
     assert why(10, story).splitlines() == [
-        "workload1-0-pc-a lost its minimum: 1 of at least 2 pods are ready.",
-        (
-            "1 pod of podgang/workload1-0 waits for a node. The scheduler: needs 1 pod of memory=80Mi together, 0 fit: "
-            "9 of 10 nodes have no room for one more (memory), 1 is not ready."
-        ),
+        "1 pod of podgang/workload1-0 waits for a node: 1 of 10 nodes is not ready (node-0).",
+        "So workload1-0-pc-a lost its minimum: 1 of at least 2 pods are ready.",
+        "Next: repair or replace the nodes that are not ready.",
         NEXT_PLACED,
         (
-            "pod/workload1-0-pc-a-0-***** is being deleted, but its node node-0 does not answer; it goes when the node "
-            "returns or is removed, and its replacement does not wait for that."
+            "The scheduler: needs 1 pod of memory=80Mi together, 0 fit: "
+            "9 of 10 nodes do not have enough free memory, 1 is not ready."
+        ),
+        (
+            "pod/workload1-0-pc-a-0-***** is being deleted, but its node node-0 does not answer; the pod is removed "
+            "when the node returns or is deleted. Its replacement does not wait for that."
         ),
     ]
 
@@ -233,10 +233,11 @@ def test_pods_that_keep_ending_are_replaced_later_and_later() -> None:
         return "pg/workload1-0"
 
     said = why(10, story).splitlines()
-    assert said[0] == "podgang/workload1-0 is not complete: 0 of 2 pods of workload1-0-pc-a exist."
-    assert said[1] == (
-        "Next: workload1-0-pc-a-0-*****, workload1-0-pc-a-1-***** of workload1-0-pc-a ended, exit code 3 again; "
-        "replaced about TIME."
+    assert said[0].startswith("2 pods of workload1-0-pc-a keep ending with exit code 3 (workload1-0-pc-a-0-*****, ")
+    assert said[1] == "So podgang/workload1-0 is not complete: 0 of 2 pods of workload1-0-pc-a exist."
+    assert said[3] == (
+        "Next: the operator replaces workload1-0-pc-a-0-*****, workload1-0-pc-a-1-***** about TIME; "
+        "each pause is longer."
     )
 
 
@@ -247,8 +248,8 @@ def test_a_set_without_an_operator_says_that_nobody_acts() -> None:
         return "pcs/workload1"
 
     assert why(10, story, operator=None).splitlines() == [
-        "Nobody has acted on the set since it was created 30 s ago.",
-        "Next: start the operator; it goes on by itself then.",
+        "No operator has acted on the set since its creation 30 s ago.",
+        "Next: start the operator; it then acts on the set. Its pods: kubectl -n grove-system get pods.",
     ]
 
 
@@ -262,9 +263,9 @@ def test_a_set_that_is_deleted_without_an_operator_says_that_nobody_acts() -> No
         return "pcs/workload1"
 
     assert why(10, story, operator=None).splitlines() == [
-        "The set is being deleted, 0 pods of it still there.",
-        "Nobody has acted on it since it was deleted 30 s ago.",
-        "Next: start the operator; or let the set go without one, as docs/how-to/install.md says under Uninstall.",
+        "No operator has acted on the set since its deletion 30 s ago.",
+        "So the set is being deleted; 0 pods still exist.",
+        "Next: start the operator, or delete the set without one: see Uninstall in docs/how-to/install.md.",
     ]
 
 
@@ -279,8 +280,12 @@ def test_a_set_that_is_held_by_a_finalizer_names_it() -> None:
         return "pcs/workload1"
 
     assert why(10, story).splitlines() == [
-        "The set is being deleted, 0 pods of it still there.",
-        "Finalizer example.com/backup holds it: its controller removes it.",
+        "Finalizer example.com/backup blocks the deletion of podcliqueset/workload1.",
+        "So the set is being deleted; 0 pods still exist.",
+        (
+            "Next: the controller of this finalizer must remove it. If that controller is gone, remove the finalizer: "
+            "kubectl edit podcliqueset/workload1."
+        ),
     ]
 
 
@@ -294,7 +299,8 @@ def test_a_name_that_a_stranger_has_taken_is_named() -> None:
         return "pcs/workload1"
 
     first, *_ = why(10, story).splitlines()
-    assert first.startswith("Part of the set cannot be made: services/workload1-0: ")
+    assert first.startswith("Cannot create Service default/workload1-0 since ")
+    assert first.endswith("exists already and belongs to another owner; rename the set, or delete that Service.")
 
 
 def test_a_set_of_many_waiting_gangs_names_the_first_ones() -> None:
@@ -305,30 +311,32 @@ def test_a_set_of_many_waiting_gangs_names_the_first_ones() -> None:
         await world.settle()
         return "pcs/workload1"
 
-    said = why(9, story).splitlines()
-    assert sum("wait for nodes" in line for line in said) == 5
-    assert said[-1] == "3 more gangs are not complete."
+    assert why(9, story).splitlines() == [
+        NEVER_FITS,
+        NEXT_SMALLER,
+        "7 more gangs wait for the same reason: workload1-1, workload1-2, workload1-3 and 4 more.",
+    ]
 
 
 def test_a_field_that_is_not_carried_out_is_noted_last() -> None:
     async def story(world: World) -> str:
         manifest: JsonObject = yaml.safe_load(WORKLOAD1.read_text())
-        manifest["spec"]["template"]["cliqueStartupType"] = "CliqueStartupTypeInOrder"
+        manifest["spec"]["template"]["cliques"][0]["spec"]["autoScalingConfig"] = {"maxReplicas": 9}
         await world.apply(manifest)
         await world.settle()
         return "pcs/workload1"
 
     first, last = why(10, story).splitlines()
     assert first == "Nothing: 10 of 10 pods are ready."
-    assert last.startswith("spec.template.cliqueStartupType is accepted but not carried out yet: ")
+    assert last.startswith("spec.template.cliques[0].spec.autoScalingConfig is not supported yet and has no effect: ")
 
 
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("pod/nobody", "no pod/nobody in namespace 'default'; check the name, and -n"),
-        ("pcs/nobody", "no podcliqueset/nobody in namespace 'default'; check the name, and -n"),
-        ("pod/lone", "pod/lone does not belong to a PodCliqueSet; `kubectl describe pod/lone` may tell more"),
+        ("pod/nobody", "no pod/nobody in namespace 'default'; check the name and the namespace (-n)"),
+        ("pcs/nobody", "no podcliqueset/nobody in namespace 'default'; check the name and the namespace (-n)"),
+        ("pod/lone", "pod/lone does not belong to a PodCliqueSet; try `kubectl describe pod/lone`"),
     ],
 )
 def test_what_cannot_be_explained_is_a_users_error(target: str, message: str) -> None:
@@ -351,5 +359,5 @@ def test_a_service_that_cannot_be_made_is_what_the_gang_waits_for() -> None:
 
     assert why(2, prepare).splitlines() == [
         "Service p-0, by which its pods find each other, does not exist yet.",
-        "Next: the operator opens their gate then, within seconds.",
+        "Next: the operator then removes their gate within seconds.",
     ]

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from grove.cluster.apiserver.printers.human_duration import age_of, human_duration
+from grove.cluster.apiserver.printers.human_duration import format_age, human_duration
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 
@@ -24,5 +24,5 @@ def test_the_second_unit_is_told_only_while_it_matters(seconds: int, text: str) 
 
 def test_what_is_no_time_has_no_age() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    assert age_of("2025-12-31T23:59:00Z", now + timedelta(seconds=1)) == "61s"
-    assert [age_of(value, now) for value in (None, "", "soon", 7, "2026-01-01")] == ["<unknown>"] * 5
+    assert format_age("2025-12-31T23:59:00Z", now + timedelta(seconds=1)) == "61s"
+    assert [format_age(value, now) for value in (None, "", "soon", 7, "2026-01-01")] == ["<unknown>"] * 5

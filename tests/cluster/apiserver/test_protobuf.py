@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.codec.protobuf import MalformedError, NoTableError, decoded
+from grove.cluster.apiserver.codec.protobuf import MalformedError, UnknownKindError, decode
 from grove.cluster.apiserver.status_errors import UnreadableError
 from tests.cluster.apidsl import Api, on_cluster
 from tests.protobuf_wire import body, field, varint
@@ -28,20 +28,20 @@ def wire(kind: str) -> bytes:
 @pytest.mark.parametrize("kind", sorted(SAMPLES))
 def test_a_filled_object_of_every_kind_is_read_as_its_go_type_writes_json(kind: str) -> None:
     api_version, _, name = kind.partition(" ")
-    assert decoded(wire(kind), api_version, name) == SAMPLES[kind]["json"]
+    assert decode(wire(kind), api_version, name) == SAMPLES[kind]["json"]
 
 
 def test_a_body_that_does_not_say_its_kind_is_of_the_kind_of_its_place() -> None:
-    found = decoded(b"k8s\0" + field(2, field(1, field(1, b"x"))), "v1", "ConfigMap")
+    found = decode(b"k8s\0" + field(2, field(1, field(1, b"x"))), "v1", "ConfigMap")
     assert found == {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x"}}
 
 
 def test_zeros_are_left_out_where_json_leaves_them_out() -> None:
     # Go writes every field that is no pointer, zero or not.
     empty = field(1, field(1, b"x") + field(2, b"") + field(8, b"")) + field(4, b"")
-    assert decoded(body("Secret", empty + field(3, b"")), "v1", "Secret")["metadata"] == {"name": "x"}
+    assert decode(body("Secret", empty + field(3, b"")), "v1", "Secret")["metadata"] == {"name": "x"}
     priority = field(1, field(1, b"x")) + field(2, 0) + field(3, 0) + field(4, b"")
-    found = decoded(body("PriorityClass", priority, "scheduling.k8s.io/v1"), "", "")
+    found = decode(body("PriorityClass", priority, "scheduling.k8s.io/v1"), "", "")
     assert {key: found.get(key) for key in ("value", "globalDefault", "description")} == {
         "value": 0,
         "globalDefault": None,
@@ -51,17 +51,17 @@ def test_zeros_are_left_out_where_json_leaves_them_out() -> None:
 
 def test_what_may_be_absent_is_kept_when_it_is_zero() -> None:
     lease = field(1, field(1, b"x")) + field(2, field(2, 0))
-    assert decoded(body("Lease", lease, "coordination.k8s.io/v1"), "", "")["spec"] == {"leaseDurationSeconds": 0}
+    assert decode(body("Lease", lease, "coordination.k8s.io/v1"), "", "")["spec"] == {"leaseDurationSeconds": 0}
 
 
 def test_a_field_of_a_newer_release_is_passed_over() -> None:
     newer = field(1, field(1, b"x")) + field(900, b"?") + field(901, 3) + varint(902 << 3 | 1) + bytes(8)
-    assert decoded(body("ConfigMap", newer), "", "")["metadata"] == {"name": "x"}
+    assert decode(body("ConfigMap", newer), "", "")["metadata"] == {"name": "x"}
 
 
 def test_negative_numbers_and_packed_ones_are_read() -> None:
     context = field(4, varint(7) + varint(2**64 - 3)) + field(4, 9)
-    pod = decoded(body("Pod", field(2, field(14, context))), "", "")
+    pod = decode(body("Pod", field(2, field(14, context))), "", "")
     assert pod["spec"]["securityContext"]["supplementalGroups"] == [7, -3, 9]
 
 
@@ -81,7 +81,7 @@ def test_negative_numbers_and_packed_ones_are_read() -> None:
 )
 def test_an_envelope_that_is_none_is_refused(content: bytes, words: str) -> None:
     with pytest.raises(MalformedError) as refused:
-        decoded(content, "v1", "ConfigMap")
+        decode(content, "v1", "ConfigMap")
     assert str(refused.value) == words
 
 
@@ -96,19 +96,19 @@ def test_an_envelope_that_is_none_is_refused(content: bytes, words: str) -> None
 )
 def test_content_that_is_none_of_its_kind_is_refused(content: bytes, words: str) -> None:
     with pytest.raises(UnreadableError) as refused:
-        decoded(body("ConfigMap", content), "v1", "ConfigMap")
+        decode(body("ConfigMap", content), "v1", "ConfigMap")
     assert refused.value.message == f'ConfigMap in version "v1" cannot be handled as a ConfigMap: {words}'
 
 
 def test_a_kind_without_a_table_is_said() -> None:
-    with pytest.raises(NoTableError, match="apps/v1 Deployment"):
-        decoded(body("Deployment", b"", "apps/v1"), "v1", "ConfigMap")
+    with pytest.raises(UnknownKindError, match="apps/v1 Deployment"):
+        decode(body("Deployment", b"", "apps/v1"), "v1", "ConfigMap")
 
 
 def outcome(content: bytes, kind: str) -> JsonObject | str:
     try:
-        found = decoded(content, "v1", kind)
-    except (MalformedError, NoTableError, UnreadableError) as refused:
+        found = decode(content, "v1", kind)
+    except (MalformedError, UnknownKindError, UnreadableError) as refused:
         return str(refused)
     msgspec.json.encode(found)
     return found
@@ -147,7 +147,7 @@ def test_what_is_encoded_by_hand_is_read_back(
         return b"".join(field(number, field(1, key.encode()) + field(2, value)) for key, value in items.items())
 
     meta = field(1, name.encode()) + field(7, generation) + pairs(11, {k: v.encode() for k, v in labels.items()})
-    assert decoded(body("Secret", field(1, meta) + pairs(2, data)), "", "") == {
+    assert decode(body("Secret", field(1, meta) + pairs(2, data)), "", "") == {
         "kind": "Secret",
         "apiVersion": "v1",
         "metadata": {"name": name, "generation": generation, "labels": labels},

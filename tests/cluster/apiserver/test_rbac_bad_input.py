@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grove.cluster.apiserver.auth.rbac_authorizer import Attempt, RBACAuthorizer
+from grove.cluster.apiserver.auth.rbac_authorizer import Attributes, RBACAuthorizer
 from grove.cluster.apiserver.auth.user_info import account
 from grove.kube.transport import MERGE_PATCH, Request
 from grove.sim.virtual_clock import run_virtual
@@ -52,14 +52,14 @@ def test_nothing_makes_the_server_fail(place: str, fields: dict[str, object], pa
         api = fresh_api()
         await api.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "a"}})
         body = msgspec.json.encode({"metadata": {"name": "x"}, **fields})
-        made = await api.server.answer(Request(method="POST", path=place, body=body))
+        made = await api.server.serve(Request(method="POST", path=place, body=body))
         assert made.status < 500, made.body
         change = msgspec.json.encode(patch)
         path = f"{place}/x"
-        changed = await api.server.answer(Request(method="PATCH", path=path, body=change, content_type=MERGE_PATCH))
+        changed = await api.server.serve(Request(method="PATCH", path=path, body=change, content_type=MERGE_PATCH))
         assert changed.status < 500, changed.body
         # Whatever was stored can be decided by.
-        attempt = Attempt(verb="get", resource="pods", namespace="default", name="x")
+        attempt = Attributes(verb="get", resource="pods", namespace="default", name="x")
         RBACAuthorizer(api.server.store).decide(account("default", "a"), attempt)
 
     run_virtual(story())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grove.api.types.admission import AdmissionAnswer, AdmissionRequest
+from grove.api.types.admission import AdmissionRequest, AdmissionResult
 from grove.api.types.meta import JsonObject
 from grove.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request
 from grove.sim.virtual_clock import run_virtual
@@ -107,7 +107,7 @@ async def _populated() -> Api:
 
 
 def test_a_bug_is_answered_with_a_status_and_the_server_goes_on() -> None:
-    def broken(_: AdmissionRequest) -> AdmissionAnswer:
+    def broken(_: AdmissionRequest) -> AdmissionResult:
         raise ZeroDivisionError("a detail for the log only")
 
     async def story() -> None:

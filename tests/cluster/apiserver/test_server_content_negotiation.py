@@ -71,7 +71,7 @@ async def test_our_kinds_have_the_columns_of_their_definitions(api: Api) -> None
     await api.merge(f"{CLIQUES}/a/status", {"status": {"readyReplicas": 2, "conditions": [breached]}})
     table = (await api.get_as(TABLE, CLIQUES)).body
     assert _names(table) == [
-        ("Name", 0), ("MinAvail", 0), ("Replicas", 0), ("Ready", 0), ("Scheduled", 0), ("Updated", 0), ("Gated", 1),
+        ("Name", 0), ("MinAvail", 1), ("Replicas", 0), ("Ready", 0), ("Scheduled", 1), ("Updated", 1), ("Gated", 1),
         ("MinBreached", 1), ("Age", 0),
     ]  # fmt: skip
     assert table["rows"][0]["cells"] == ["a", 2, 3, 2, 0, 0, 0, "False", "0s"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grove.api.types.admission import AdmissionAnswer, AdmissionRequest
+from grove.api.types.admission import AdmissionRequest, AdmissionResult
 from grove.api.validation.field_errors import invalid, required
 from grove.kube.transport import Request
 from tests.cluster.apidsl import (
@@ -194,14 +194,14 @@ async def test_custom_kinds_must_say_what_they_are_built_in_ones_need_not(api: A
     assert (await api.post(CLIQUES, {"metadata": {"name": "a"}})).status == 400
 
 
-def _strict(request: AdmissionRequest) -> AdmissionAnswer:
+def _strict(request: AdmissionRequest) -> AdmissionResult:
     assert request.object is not None
     spec = request.object["spec"]
     if spec["roleName"] == "broken":
         errors = (invalid("spec.roleName", "broken", "must not be that"), required("spec.whole", "set it"))
-        return AdmissionAnswer(errors=errors)
+        return AdmissionResult(errors=errors)
     defaulted = {**request.object, "spec": {"minAvailable": 1, **spec}}
-    return AdmissionAnswer(object=defaulted, warnings=(f"{request.operation}: mind {request.subresource or 'this'}",))
+    return AdmissionResult(object=defaulted, warnings=(f"{request.operation}: mind {request.subresource or 'this'}",))
 
 
 @on_cluster_with(admission=_strict)
@@ -275,7 +275,9 @@ async def test_other_media_types_are_refused_by_name(api: Api) -> None:
     unknown = body("Deployment", b"", "apps/v1")
     protobuf = await api.send_raw("POST", PODS, unknown, "application/vnd.kubernetes.protobuf")
     assert protobuf.refusal[:2] == (415, "UnsupportedMediaType")
-    assert protobuf.refusal[2].endswith("the embedded cluster reads no protobuf of apps/v1 Deployment: send JSON")
+    assert protobuf.refusal[2].endswith(
+        "the embedded cluster does not support protobuf for apps/v1 Deployment: send JSON"
+    )
     refused = await api.send_raw("POST", PODS, b"a: b", "application/toml")
     assert refused.refusal == (
         415,

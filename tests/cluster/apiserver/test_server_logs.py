@@ -124,7 +124,7 @@ async def test_a_container_that_waits_has_no_log(api: Api) -> None:
 @on_cluster
 async def test_a_cluster_without_a_kubelet_keeps_no_logs(api: Api) -> None:
     await _running(api)
-    assert await _log(api) == (501, "logs are not kept by the kubelet of this cluster")
+    assert await _log(api) == (501, "this cluster has no container logs")
 
 
 _ENDED: JsonObject = {

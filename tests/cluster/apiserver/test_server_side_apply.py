@@ -37,8 +37,8 @@ from grove.cluster.patches.field_sets import (
     without_parts,
 )
 from grove.cluster.patches.merge_types import Type, custom_type
-from grove.cluster.patches.server_side_apply import merged, pruned, without_items
-from grove.cluster.patches.typed_compare import Comparison, compare, field_set, type_problem
+from grove.cluster.patches.server_side_apply import merge, prune, remove_fields
+from grove.cluster.patches.typed_compare import Comparison, compare, field_set, find_type_error
 
 _TEXT: JsonObject = {"type": "string"}
 _ITEM: JsonObject = {
@@ -165,7 +165,7 @@ def test_wanting_what_is_there_is_never_a_conflict(first: JsonObject, other: Jso
 @given(objects, objects, objects)
 def test_what_is_applied_is_there_afterwards(first: JsonObject, other: JsonObject, config: JsonObject) -> None:
     state = applied("alice", config, applied("bob", other, updated("tool", first)))
-    assert merged(TYPE, state.obj, config) == state.obj
+    assert merge(TYPE, state.obj, config) == state.obj
 
 
 @given(objects, objects, objects)
@@ -196,7 +196,7 @@ def test_without_force_nobody_loses_what_he_owns(first: JsonObject, other: JsonO
     state = applied("bob", other, updated("tool", first))
     forced = applied("alice", config, state)
     lost = [m for m in state.managers if difference(state.managers[m].fields, _fields_of(m, forced))]
-    taken = compare(TYPE, state.obj, forced.obj).taken
+    taken = compare(TYPE, state.obj, forced.obj).written
     if any(intersection(state.managers[m].fields, taken) for m in lost):
         with pytest.raises(ApplyConflictError):
             applied("alice", config, state, is_forced=False)
@@ -212,8 +212,8 @@ def _fields_of(manager: Manager, state: ServerSideApplyResult) -> FieldSet:
 def test_every_field_that_an_update_changes_has_its_writer_as_only_owner(old: JsonObject, new: JsonObject) -> None:
     state = updated("second", new, updated("first", old))
     change = compare(TYPE, old, new)
-    assert difference(change.taken, owned_by("second", state)) == {}
-    assert intersection(owned_by("first", state), union(change.taken, change.removed)) == {}
+    assert difference(change.written, owned_by("second", state)) == {}
+    assert intersection(owned_by("first", state), union(change.written, change.removed)) == {}
 
 
 @given(objects, objects)
@@ -272,7 +272,7 @@ def test_applied_items_come_in_their_order_and_others_stay_behind_their_neighbou
     def of(words: str) -> JsonObject:
         return {"spec": {"words": list(words)}}
 
-    assert merged(TYPE, of(live), of(config)) == of(result)
+    assert merge(TYPE, of(live), of(config)) == of(result)
 
 
 def test_the_whole_part_goes_when_all_of_it_was_mine() -> None:
@@ -290,14 +290,14 @@ def test_what_nobody_owns_stays_as_long_as_somebody_owns_something_beside_it() -
     value = {"spec": {"labels": {"a": "x", "b": "y", "c": "z"}}}
     last = set_of(("f:spec", "f:labels", "f:a"))
     beside = set_of(("f:spec", "f:labels", "f:c"))
-    assert pruned(TYPE, value, last, beside) == {"spec": {"labels": {"b": "y", "c": "z"}}}
-    assert pruned(TYPE, value, last, {}) is None
+    assert prune(TYPE, value, last, beside) == {"spec": {"labels": {"b": "y", "c": "z"}}}
+    assert prune(TYPE, value, last, {}) is None
 
 
 def test_items_of_what_is_taken_as_a_whole_cannot_be_removed() -> None:
     value = {"spec": {"whole": {"a": "x"}, "lines": ["x"]}}
     gone = set_of(("f:spec", "f:whole", "f:a"), ("f:spec", "f:lines", "i:0"))
-    assert without_items(TYPE, value, gone) == value
+    assert remove_fields(TYPE, value, gone) == value
 
 
 def test_conflicts_are_told_by_manager_and_path() -> None:
@@ -341,7 +341,7 @@ def test_conflicts_are_told_by_manager_and_path() -> None:
     ],
 )
 def test_what_does_not_fit_its_type_is_named(config: JsonObject, problem: str) -> None:
-    assert type_problem(TYPE, config) == problem
+    assert find_type_error(TYPE, config) == problem
 
 
 def test_of_many_who_updated_the_oldest_are_remembered_as_one() -> None:

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.admission.webhook_request import Call, NoVerdict, Outcome, WebhookResult
+from grove.cluster.apiserver.admission.webhook_request import Call, CallFailure, CallResult, WebhookResult
 from grove.cluster.built_in_resources import BY_QUALIFIED
 from grove.cluster.controllers.garbage_collector import GarbageCollector
-from grove.cluster.controllers.namespace_defaults import FurnishedNamespaces
+from grove.cluster.controllers.namespace_defaults import NamespaceDefaults
 from grove.kube.transport import MERGE_PATCH, Request
 from tests.cluster.apidsl import Api, on_cluster
 
@@ -23,20 +23,20 @@ ALLOWED = WebhookResult(is_allowed=True)
 class AdmissionHandler:
     """Takes part in the conversation: what is asked is kept, and answered as a test says."""
 
-    def __init__(self, answer: Callable[[JsonObject], Outcome | Awaitable[Outcome]] = lambda _: ALLOWED) -> None:
-        self.answer = answer
+    def __init__(self, answer: Callable[[JsonObject], CallResult | Awaitable[CallResult]] = lambda _: ALLOWED) -> None:
+        self.serve = answer
         self.asked: list[JsonObject] = []
 
-    async def ask(self, call: Call, uid: str) -> Outcome:
-        question: JsonObject = msgspec.json.decode(call.question)
+    async def ask(self, call: Call, uid: str) -> CallResult:
+        question: JsonObject = msgspec.json.decode(call.request)
         self.asked.append(question)
-        answer = self.answer(question)
-        return answer if isinstance(answer, WebhookResult | NoVerdict) else await answer
+        answer = self.serve(question)
+        return answer if isinstance(answer, WebhookResult | CallFailure) else await answer
 
 
 async def judged(api: Api, judge: AdmissionHandler, *, plural: str = "validatingwebhookconfigurations") -> None:
     """Every write of a config map is asked about from now on."""
-    api.server.ask_webhooks(judge.ask)
+    api.server.enable_webhooks(judge.ask)
     rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["configmaps"]}
     webhook = {
         "name": "v.tests.example",
@@ -65,7 +65,7 @@ async def test_what_was_asked_about_is_what_is_stored(api: Api) -> None:
 
 @on_cluster
 async def test_no_two_objects_are_alike_however_long_their_webhooks_take(api: Api) -> None:
-    async def slow(question: JsonObject) -> Outcome:
+    async def slow(question: JsonObject) -> CallResult:
         await api.clock.sleep(1)
         return ALLOWED
 
@@ -79,7 +79,7 @@ async def test_no_two_objects_are_alike_however_long_their_webhooks_take(api: Ap
 async def test_a_patch_is_asked_about_again_when_the_object_changed_meanwhile(api: Api) -> None:
     await api.post(CONFIGS, config("a"))
 
-    async def meddle(question: JsonObject) -> Outcome:
+    async def meddle(question: JsonObject) -> CallResult:
         if len(judge.asked) == 1:
             # In the place of another writer, past the webhooks.
             kind, store = BY_QUALIFIED["configmaps"], api.server.store
@@ -92,7 +92,7 @@ async def test_a_patch_is_asked_about_again_when_the_object_changed_meanwhile(ap
     await judged(api, judge)
     body = msgspec.json.encode({"data": {"mine": "1"}})
     request = Request(method="PATCH", path=f"{CONFIGS}/a", body=body, content_type=MERGE_PATCH)
-    answer = await api.server.answer(request)
+    answer = await api.server.serve(request)
     found = msgspec.json.decode(answer.body)
     assert (answer.status, found["data"]) == (200, {"other": "1", "mine": "1"})
     assert [asked["object"]["data"] for asked in judge.asked] == [{"mine": "1"}, {"other": "1", "mine": "1"}]
@@ -100,7 +100,7 @@ async def test_a_patch_is_asked_about_again_when_the_object_changed_meanwhile(ap
 
 @on_cluster
 async def test_who_gives_up_while_webhooks_are_asked_has_done_nothing(api: Api) -> None:
-    async def never(question: JsonObject) -> Outcome:
+    async def never(question: JsonObject) -> CallResult:
         await asyncio.Event().wait()
         return ALLOWED
 
@@ -117,7 +117,7 @@ async def test_a_collection_goes_as_a_whole_or_not_at_all(api: Api) -> None:
     for name in ("a", "b", "c"):
         await api.post(CONFIGS, config(name))
 
-    def keep_b(question: JsonObject) -> Outcome:
+    def keep_b(question: JsonObject) -> CallResult:
         is_b = question["oldObject"]["metadata"]["name"] == "b"
         return WebhookResult(is_allowed=not is_b, status={"message": "b stays"})
 
@@ -169,9 +169,9 @@ async def test_whoever_calls_at_once_is_told_that_webhooks_cannot_be_asked(api: 
     assert (await api.get(f"{CONFIGS}/a")).status == 404
 
 
-@pytest.mark.parametrize("refusal", [WebhookResult(is_allowed=False), NoVerdict("down")], ids=["refused", "down"])
+@pytest.mark.parametrize("refusal", [WebhookResult(is_allowed=False), CallFailure("down")], ids=["refused", "down"])
 @on_cluster
-async def test_garbage_is_tried_again_until_the_webhook_lets_it_go(api: Api, refusal: Outcome) -> None:
+async def test_garbage_is_tried_again_until_the_webhook_lets_it_go(api: Api, refusal: CallResult) -> None:
     owner = (await api.post(CONFIGS, config("owner"))).body["metadata"]
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["uid"]}
     await api.post(CONFIGS, config("owned", ownerReferences=[reference]))
@@ -186,7 +186,7 @@ async def test_garbage_is_tried_again_until_the_webhook_lets_it_go(api: Api, ref
     user = "system:serviceaccount:kube-system:generic-garbage-collector"
     assert {asked["userInfo"]["username"] for asked in judge.asked[1:]} == {user}
     assert len(judge.asked) > 5
-    judge.answer = lambda _: ALLOWED
+    judge.serve = lambda _: ALLOWED
     await api.clock.sleep(5)
     assert (await api.get(f"{CONFIGS}/owned")).status == 404
     collecting.cancel()
@@ -212,7 +212,7 @@ async def test_a_namespace_is_emptied_by_its_controller(api: Api) -> None:
 
 @on_cluster
 async def test_a_namespace_is_furnished_again(api: Api) -> None:
-    furnishing = asyncio.create_task(FurnishedNamespaces(api.server, root_ca=b"PEM").run())
+    furnishing = asyncio.create_task(NamespaceDefaults(api.server, root_ca=b"PEM").run())
     await api.post("/api/v1/namespaces", {"metadata": {"name": "new"}})
     await api.clock.sleep(1)
     account, authority = (

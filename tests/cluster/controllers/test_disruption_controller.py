@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.admission.webhook_request import Call, NoVerdict, Outcome, WebhookResult
-from grove.cluster.apiserver.registry.metadata import wire_time
-from grove.cluster.controllers.disruption_controller import DisruptionBudgets
+from grove.cluster.apiserver.admission.webhook_request import Call, CallFailure, CallResult, WebhookResult
+from grove.cluster.apiserver.registry.metadata import format_time
+from grove.cluster.controllers.disruption_controller import DisruptionController
 from grove.cluster.in_process_transport import InProcessTransport
 from grove.kube.transport import Request
 from grove.sim.simulation import World
@@ -29,7 +29,7 @@ READY: JsonObject = {"status": {"phase": "Running", "conditions": [{"type": "Rea
 
 @asynccontextmanager
 async def counting(api: Api) -> AsyncIterator[None]:
-    running = asyncio.create_task(DisruptionBudgets(api.server).run())
+    running = asyncio.create_task(DisruptionController(api.server).run())
     try:
         yield
     finally:
@@ -86,7 +86,7 @@ async def test_a_pod_that_was_paid_for_and_stays_counts_again_after_two_minutes(
     await guard(api, minAvailable=1)
     async with counting(api):
         assert await allowed(api) == 1
-        paid = {"disruptionsAllowed": 0, "disruptedPods": {"a": wire_time(NOON + timedelta(seconds=1))}}
+        paid = {"disruptionsAllowed": 0, "disruptedPods": {"a": format_time(NOON + timedelta(seconds=1))}}
         await api.merge(f"{BUDGETS}/a/status", {"status": paid})
         assert await allowed(api) == 0
         await api.clock.sleep(117)
@@ -160,9 +160,9 @@ async def test_an_owner_that_comes_later_is_found(api: Api) -> None:
 
 @on_cluster
 async def test_a_status_that_a_webhook_refuses_is_written_later(api: Api) -> None:
-    answer: list[Outcome] = [NoVerdict("down")]
+    answer: list[CallResult] = [CallFailure("down")]
 
-    async def ask(call: Call, uid: str) -> Outcome:
+    async def ask(call: Call, uid: str) -> CallResult:
         return answer[-1]
 
     await ready_pods(api, "a", "b")
@@ -176,7 +176,7 @@ async def test_a_status_that_a_webhook_refuses_is_written_later(api: Api) -> Non
 
 @on_cluster
 async def test_of_evictions_that_wait_for_a_webhook_no_more_succeed_than_the_budget_has(api: Api) -> None:
-    async def ask(call: Call, uid: str) -> Outcome:
+    async def ask(call: Call, uid: str) -> CallResult:
         await api.clock.sleep(1)
         return WebhookResult(is_allowed=True)
 
@@ -191,7 +191,7 @@ async def test_of_evictions_that_wait_for_a_webhook_no_more_succeed_than_the_bud
 
 async def watch_over(api: Api, ask: Any, resource: str) -> None:
     """Whoever writes this is asked about."""
-    api.server.ask_webhooks(ask)
+    api.server.enable_webhooks(ask)
     webhook = {
         "name": "v.tests.example",
         "clientConfig": {"url": "https://127.0.0.1:1/"},

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from grove.cluster.controllers.node_lifecycle import NodeCare, care_for
+from grove.cluster.controllers.node_lifecycle import NodeActions, plan_node
 from grove.cluster.node_pod_cache import BoundNode, BoundNodeSpec, BoundPod, NodeTaint
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -46,24 +46,24 @@ FOREIGN = NodeTaint(key="example.com/mine", effect="NoSchedule")
 
 
 def test_a_healthy_node_needs_nothing() -> None:
-    assert care_for(node(), (pod(),), NOW) == NodeCare()
+    assert plan_node(node(), (pod(),), NOW) == NodeActions()
 
 
 @pytest.mark.parametrize(("readiness", "key"), [("Unknown", UNREACHABLE), ("False", NOT_READY)])
 def test_a_lost_node_is_tainted_and_its_pods_are_no_longer_ready(readiness: str, key: str) -> None:
     lost = pod()
-    assert care_for(node(readiness, FOREIGN), (lost,), at(0.2)) == NodeCare(
+    assert plan_node(node(readiness, FOREIGN), (lost,), at(0.2)) == NodeActions(
         taints=(FOREIGN, *tainted(key, at(1))), no_longer_ready=(lost,), requeue_at=at(301)
     )
 
 
 def test_a_node_that_recovers_loses_only_our_taints() -> None:
-    assert care_for(node("True", FOREIGN, *tainted()), (pod(),), NOW) == NodeCare(taints=(FOREIGN,))
+    assert plan_node(node("True", FOREIGN, *tainted()), (pod(),), NOW) == NodeActions(taints=(FOREIGN,))
 
 
 def test_an_unreachable_node_that_answers_and_is_not_ready_changes_its_taints() -> None:
-    care = care_for(node("False", *tainted()), (), at(60))
-    assert care == NodeCare(taints=tainted(NOT_READY, at(60)))
+    care = plan_node(node("False", *tainted()), (), at(60))
+    assert care == NodeActions(taints=tainted(NOT_READY, at(60)))
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_an_unreachable_node_that_answers_and_is_not_ready_changes_its_taints() 
 )
 def test_pods_are_evicted_after_five_minutes(now: datetime, evicted: bool) -> None:
     lost = pod(ready=False)
-    expected = NodeCare(evicted=(lost,)) if evicted else NodeCare(requeue_at=at(300))
-    assert care_for(node("Unknown", *tainted()), (lost,), now) == expected
+    expected = NodeActions(evicted=(lost,)) if evicted else NodeActions(requeue_at=at(300))
+    assert plan_node(node("Unknown", *tainted()), (lost,), now) == expected
 
 
 @pytest.mark.parametrize(
@@ -88,17 +88,17 @@ def test_pods_are_evicted_after_five_minutes(now: datetime, evicted: bool) -> No
 )
 def test_a_pods_own_toleration_decides(toleration: dict[str, Any], evicted_at: int | None) -> None:
     patient = pod(ready=False, tolerations=[toleration])
-    care = care_for(node("Unknown", *tainted(added=at(0))), (patient,), at(0))
+    care = plan_node(node("Unknown", *tainted(added=at(0))), (patient,), at(0))
     if evicted_at == 0:
-        assert care == NodeCare(evicted=(patient,))
+        assert care == NodeActions(evicted=(patient,))
     else:
-        assert care == NodeCare(requeue_at=None if evicted_at is None else at(evicted_at))
+        assert care == NodeActions(requeue_at=None if evicted_at is None else at(evicted_at))
 
 
 def test_a_strangers_no_execute_taint_evicts_at_once() -> None:
     taint = NodeTaint(key="example.com/out", effect="NoExecute")
     evicted = pod()
-    assert care_for(node("True", taint), (evicted,), NOW) == NodeCare(evicted=(evicted,))
+    assert plan_node(node("True", taint), (evicted,), NOW) == NodeActions(evicted=(evicted,))
 
 
 @pytest.mark.parametrize(
@@ -111,4 +111,4 @@ def test_a_strangers_no_execute_taint_evicts_at_once() -> None:
     ],
 )
 def test_pods_that_leave_or_have_ended_are_not_evicted(settled: BoundPod) -> None:
-    assert care_for(node("Unknown", *tainted()), (settled,), at(1000)) == NodeCare()
+    assert plan_node(node("Unknown", *tainted()), (settled,), at(1000)) == NodeActions()

@@ -134,7 +134,7 @@ class ProcessCluster:
         if change.resource_info is SERVED_PODS:
             pod = msgspec.convert(change.entry.obj, AnyPod)
             self._versions.setdefault((pod.metadata.namespace, pod.metadata.name), []).append(pod)
-            self._changes.tell()
+            self._changes.notify()
 
     async def ended(self, name: str, namespace: str = "default") -> AnyPod:
         return await self.until(name, lambda pod: pod.phase in ("Succeeded", "Failed"), namespace)

@@ -11,7 +11,7 @@ import pytest
 from grove.api.types.meta import JsonObject, ObjectMeta
 from grove.cluster.kubelet.process.environment import DownwardAPI
 from grove.cluster.kubelet.process.pod_spec import Container, NotRunnable, RunnablePodSpec, Volume
-from grove.cluster.kubelet.process.volumes import PodHome
+from grove.cluster.kubelet.process.volumes import PodDirectory
 
 AROUND = DownwardAPI(metadata=ObjectMeta(name="a"), spec=RunnablePodSpec(), pod_ip="", host_ip="", allocatable={})
 
@@ -30,14 +30,14 @@ class Contents:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> PodHome:
+def home(tmp_path: Path) -> PodDirectory:
     """In a folder of folders, so that some ways up are still ours."""
     folder = tmp_path / "machine" / "pods" / "0"
     folder.parent.mkdir(parents=True)
-    return PodHome(folder)
+    return PodDirectory(folder)
 
 
-def outside(home: PodHome) -> list[str]:
+def outside(home: PodDirectory) -> list[str]:
     """What lies beside the pod's folder, and above it."""
     top = home.path.parent.parent.parent
     return sorted(
@@ -55,7 +55,7 @@ def container(**fields: Any) -> Container:
     return msgspec.convert({"name": "main", "image": "x", **fields}, Container)
 
 
-def fill(home: PodHome, *volumes: Volume, contents: Contents | None = None) -> None:
+def fill(home: PodDirectory, *volumes: Volume, contents: Contents | None = None) -> None:
     home.fill(volumes, AROUND, contents or Contents())
 
 
@@ -68,7 +68,7 @@ PATHS = ["../x", "a/../../x", "/etc/x", "..", ".", "", "a\0b"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_volume_whose_name_is_no_name_is_refused(home: PodHome, name: str) -> None:
+def test_a_volume_whose_name_is_no_name_is_refused(home: PodDirectory, name: str) -> None:
     with pytest.raises(NotRunnable):
         fill(home, volume(name, configMap={"name": "c"}))
     assert outside(home) == []
@@ -76,7 +76,7 @@ def test_a_volume_whose_name_is_no_name_is_refused(home: PodHome, name: str) -> 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("kind", ["configMap", "secret", "projected", "downwardAPI"])
-def test_a_file_whose_path_leads_out_of_its_volume_is_refused(home: PodHome, kind: str, path: str) -> None:
+def test_a_file_whose_path_leads_out_of_its_volume_is_refused(home: PodDirectory, kind: str, path: str) -> None:
     sources = {
         "configMap": items(path),
         "secret": {"secretName": "c", "items": items(path)["items"]},
@@ -88,14 +88,14 @@ def test_a_file_whose_path_leads_out_of_its_volume_is_refused(home: PodHome, kin
     assert outside(home) == []
 
 
-def test_a_key_that_is_a_path_stays_in_its_volume(home: PodHome) -> None:
+def test_a_key_that_is_a_path_stays_in_its_volume(home: PodDirectory) -> None:
     with pytest.raises(NotRunnable):
         fill(home, volume("v", configMap={"name": "c"}), contents=Contents(**{".._x": "1"}))
     assert outside(home) == []
 
 
 @pytest.mark.parametrize("sub_path", PATHS[:4])
-def test_a_sub_path_that_leads_out_of_its_volume_is_refused(home: PodHome, sub_path: str) -> None:
+def test_a_sub_path_that_leads_out_of_its_volume_is_refused(home: PodDirectory, sub_path: str) -> None:
     fill(home, volume("v"))
     for field in ("subPath", "subPathExpr"):
         with pytest.raises(NotRunnable):
@@ -103,7 +103,7 @@ def test_a_sub_path_that_leads_out_of_its_volume_is_refused(home: PodHome, sub_p
     assert outside(home) == []
 
 
-def test_a_variable_does_not_lead_out_of_a_volume_either(home: PodHome) -> None:
+def test_a_variable_does_not_lead_out_of_a_volume_either(home: PodDirectory) -> None:
     fill(home, volume("v"))
     mounts = [{"name": "v", "mountPath": "/data", "subPathExpr": "$(WAY)/x"}]
     with pytest.raises(NotRunnable):
@@ -112,7 +112,7 @@ def test_a_variable_does_not_lead_out_of_a_volume_either(home: PodHome) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_mount_of_a_volume_whose_name_is_no_name_is_refused(home: PodHome, name: str) -> None:
+def test_a_mount_of_a_volume_whose_name_is_no_name_is_refused(home: PodDirectory, name: str) -> None:
     fill(home, volume("v"))
     with pytest.raises(NotRunnable):
         home.mount(container(volumeMounts=[{"name": name, "mountPath": "/data"}]), {})
@@ -120,7 +120,7 @@ def test_a_mount_of_a_volume_whose_name_is_no_name_is_refused(home: PodHome, nam
 
 
 @pytest.mark.parametrize("mount_path", ["/../../../x", "../../../x", "/a/../../../../x", "//x", "/x/"])
-def test_a_mount_path_is_a_place_in_the_root_of_its_container(home: PodHome, mount_path: str) -> None:
+def test_a_mount_path_is_a_place_in_the_root_of_its_container(home: PodDirectory, mount_path: str) -> None:
     fill(home, volume("v"))
     home.mount(container(volumeMounts=[{"name": "v", "mountPath": mount_path}]), {})
     assert (home.root("main") / "x").resolve() == (home.path / "volumes" / "v").resolve()
@@ -128,7 +128,7 @@ def test_a_mount_path_is_a_place_in_the_root_of_its_container(home: PodHome, mou
 
 
 @pytest.mark.parametrize("mount_path", ["/", "", "a\0b", "/.."])
-def test_a_mount_path_that_is_none_is_refused(home: PodHome, mount_path: str) -> None:
+def test_a_mount_path_that_is_none_is_refused(home: PodDirectory, mount_path: str) -> None:
     fill(home, volume("v"))
     with pytest.raises(NotRunnable):
         home.mount(container(volumeMounts=[{"name": "v", "mountPath": mount_path}]), {})
@@ -136,7 +136,7 @@ def test_a_mount_path_that_is_none_is_refused(home: PodHome, mount_path: str) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_container_whose_name_is_no_name_is_refused(home: PodHome, name: str) -> None:
+def test_a_container_whose_name_is_no_name_is_refused(home: PodDirectory, name: str) -> None:
     fill(home)
     with pytest.raises(NotRunnable):
         home.mount(container(name=name), {})
@@ -149,7 +149,7 @@ def test_a_container_whose_name_is_no_name_is_refused(home: PodHome, name: str) 
 
 
 @pytest.fixture
-def elsewhere(home: PodHome) -> Path:
+def elsewhere(home: PodDirectory) -> Path:
     """A folder outside, with a file, to which a container of the pod made links in its volume."""
     folder = home.path.parent.parent / "elsewhere"
     folder.mkdir()
@@ -160,14 +160,14 @@ def elsewhere(home: PodHome) -> Path:
     return folder
 
 
-def test_a_sub_path_does_not_follow_a_link_out_of_its_volume(home: PodHome, elsewhere: Path) -> None:
+def test_a_sub_path_does_not_follow_a_link_out_of_its_volume(home: PodDirectory, elsewhere: Path) -> None:
     for sub_path in ("folder", "folder/new", "file"):
         with pytest.raises(NotRunnable):
             home.mount(container(volumeMounts=[{"name": "v", "mountPath": "/data", "subPath": sub_path}]), {})
     assert [path.name for path in elsewhere.iterdir()] == ["file"]
 
 
-def test_files_of_a_volume_do_not_follow_a_link_out_of_it(home: PodHome, elsewhere: Path) -> None:
+def test_files_of_a_volume_do_not_follow_a_link_out_of_it(home: PodDirectory, elsewhere: Path) -> None:
     with pytest.raises(NotRunnable):
         fill(home, volume("v", configMap=items("folder/key")))
     fill(home, volume("v", configMap=items("file")))
@@ -178,7 +178,7 @@ def test_files_of_a_volume_do_not_follow_a_link_out_of_it(home: PodHome, elsewhe
 
 @pytest.mark.parametrize("path", ["/data/file", "/data/folder/file", "/../../../x"])
 def test_the_last_words_of_a_container_do_not_follow_a_link_out_of_its_folder(
-    home: PodHome, elsewhere: Path, path: str
+    home: PodDirectory, elsewhere: Path, path: str
 ) -> None:
     """At its second start the links of its mounts are there already."""
     one = container(terminationMessagePath=path, volumeMounts=[{"name": "v", "mountPath": "/data"}])
@@ -196,7 +196,7 @@ def test_the_last_words_of_a_container_do_not_follow_a_link_out_of_its_folder(
     ("mode", "expected"),
     [(None, 0o600), (0o644, 0o600), (0o444, 0o400), (0o755, 0o700), (0o400, 0o400)],
 )
-def test_the_files_of_a_secret_are_for_their_owner_only(home: PodHome, mode: int | None, expected: int) -> None:
+def test_the_files_of_a_secret_are_for_their_owner_only(home: PodDirectory, mode: int | None, expected: int) -> None:
     modes = {} if mode is None else {"defaultMode": mode}
     chosen = items("deep/down/key")["items"]
     fill(
@@ -213,7 +213,7 @@ def test_the_files_of_a_secret_are_for_their_owner_only(home: PodHome, mode: int
     assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
 
 
-def test_the_files_of_a_config_map_have_the_mode_that_was_asked_for(home: PodHome) -> None:
+def test_the_files_of_a_config_map_have_the_mode_that_was_asked_for(home: PodDirectory) -> None:
     fill(home, volume("v", configMap={"name": "c", "defaultMode": 0o640}), volume("w", configMap={"name": "c"}))
     modes = [stat.S_IMODE((home.path / "volumes" / name / "key").stat().st_mode) for name in ("v", "w")]
     assert modes == [0o640, 0o644]

@@ -7,16 +7,16 @@ import msgspec
 import pytest
 
 from grove.cluster.kubelet.simulated.pod_state_machine import (
-    Behaviour,
+    Behavior,
+    Idle,
     Remove,
-    Rest,
     Step,
     WaitUntil,
     WriteStatus,
     back_off,
-    behaviour_of,
     next_step,
-    refuse,
+    read_behavior,
+    reject_pod,
 )
 from grove.cluster.node_pod_cache import BoundPod
 
@@ -70,7 +70,7 @@ def running(started: datetime = NOW, *, ready: bool = True, restarts: int = 0) -
 
 
 def step(bound: BoundPod, now: datetime = NOW, *, started_at: datetime | None = None) -> Step:
-    return next_step(bound, behaviour_of(bound), now, started_at=started_at, host_ip="192.168.0.1")
+    return next_step(bound, read_behavior(bound), now, started_at=started_at, host_ip="192.168.0.1")
 
 
 def condition(type_: str, status: str, when: datetime = NOW, **more: Any) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def test_a_bound_pod_is_running_and_ready_with_a_single_write() -> None:
 
 
 def test_a_running_ready_pod_is_left_alone() -> None:
-    assert step(pod(status=running()), at(1000)) == Rest()
+    assert step(pod(status=running()), at(1000)) == Idle()
 
 
 def test_a_pod_that_needs_time_is_running_first_and_not_ready() -> None:
@@ -233,7 +233,7 @@ def test_a_long_run_clears_the_wait(seconds: int, waits: bool) -> None:
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_an_ended_pod_stays_as_it_is(phase: str) -> None:
-    assert step(pod(status={"phase": phase}, annotations={EXIT_AFTER: "1s"}), at(100)) == Rest()
+    assert step(pod(status={"phase": phase}, annotations={EXIT_AFTER: "1s"}), at(100)) == Idle()
 
 
 def leaving(grace: int, **more: Any) -> BoundPod:
@@ -262,7 +262,7 @@ def test_a_pod_that_stops_slowly_goes_when_it_has_stopped_or_its_grace_is_over(
 
 
 def test_a_pod_held_by_a_finalizer_is_not_deleted_again_and_again() -> None:
-    assert step(leaving(0, finalizers=["example.com/hold"])) == Rest()
+    assert step(leaving(0, finalizers=["example.com/hold"])) == Idle()
 
 
 def test_a_pod_whose_removal_the_server_did_not_finish_is_removed() -> None:
@@ -281,8 +281,8 @@ def test_a_pod_with_an_annotation_that_makes_no_sense_says_so_and_does_not_start
 ) -> None:
     bound = pod(annotations=annotations)
     with pytest.raises(ValueError, match=message):
-        behaviour_of(bound)
-    refused = refuse(bound, message, NOW)
+        read_behavior(bound)
+    refused = reject_pod(bound, message, NOW)
     waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": message}}
     assert refused == WriteStatus(
         status={
@@ -291,13 +291,13 @@ def test_a_pod_with_an_annotation_that_makes_no_sense_says_so_and_does_not_start
             "containerStatuses": [container(waiting, ready=False)],
         }
     )
-    assert refuse(pod(annotations=annotations, status=refused.status), message, at(1)) == Rest()
-    assert refuse(leaving(30, annotations=annotations), message, at(1)) == Remove()
+    assert reject_pod(pod(annotations=annotations, status=refused.status), message, at(1)) == Idle()
+    assert reject_pod(leaving(30, annotations=annotations), message, at(1)) == Remove()
 
 
 def test_behaviour_is_read_from_annotations() -> None:
     annotations = {READY_AFTER: "1m", EXIT_AFTER: "2h", EXIT_CODE: "7", STOPS_AFTER: "3s"}
-    assert behaviour_of(pod(annotations=annotations)) == Behaviour(
+    assert read_behavior(pod(annotations=annotations)) == Behavior(
         ready_after=timedelta(minutes=1),
         exit_after=timedelta(hours=2),
         exit_code=7,

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_references_are_replaced_as_kubernetes_does(text: str, expanded: str) ->
     ],
 )
 def test_mount_paths_in_a_text_lead_to_the_files(text: str, mapped: str) -> None:
-    assert Mounts({"/data": "/r/data", "/data/deep": "/r/deep"}).mapped(text) == mapped
+    assert Mounts({"/data": "/r/data", "/data/deep": "/r/deep"}).translate(text) == mapped
 
 
 @pytest.mark.parametrize(("path", "normal"), [("/data/", "/data"), ("data", "/data"), ("//a//b/./c", "/a/b/c")])
@@ -102,7 +103,7 @@ def test_a_pod_is_told_its_own_fields(path: str, value: str) -> None:
 
 
 def test_a_field_that_does_not_exist_is_named() -> None:
-    with pytest.raises(NotRunnable, match=r"'spec\.hostname' is not a field that a pod is told"):
+    with pytest.raises(NotRunnable, match=r"'spec\.hostname' is not supported"):
         field_value(FieldSelector(field_path="spec.hostname"), _AROUND)
 
 
@@ -160,7 +161,10 @@ def test_a_process_knows_little_of_who_started_the_cluster(monkeypatch: pytest.M
         expected = {"GROVE_CONTAINER_ID", "GROVE_HOSTS_FILE", "GROVE_POD_IP", "GROVE_ROOT", "HOME", "HOSTNAME", "PATH"}
         assert expected <= variables.keys()
         assert variables.keys() <= expected | {"LANG", "LC_ALL", "TZ", "PYTHONPATH", "TMPDIR"}
-        assert (variables["HOSTNAME"], variables["PATH"]) == ("a", os.environ["PATH"])
+        assert (variables["HOSTNAME"], variables["PATH"]) == (
+            "a",
+            f"{os.environ['PATH']}:{Path(sys.executable).parent}",
+        )
         assert variables["HOME"] != os.environ.get("HOME")
 
     run_processes(story)

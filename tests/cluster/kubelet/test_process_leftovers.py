@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from grove.clock import LoopClock
-from grove.cluster.kubelet.process.container import ContainerLife
-from grove.cluster.kubelet.process.container_log import RunLog
-from grove.cluster.kubelet.process.pod_worker import PodLife
+from grove.cluster.kubelet.process.container import ContainerRunner
+from grove.cluster.kubelet.process.container_log import ContainerLog
+from grove.cluster.kubelet.process.pod_worker import PodWorker
 from tests.cluster.kubelet.process_cluster import ProcessCluster, is_alive, run_processes
 from tests.seeds import examples
 
@@ -120,7 +120,7 @@ def test_when_the_cluster_dies_so_does_every_process_and_its_files_go(number: si
     wait_until(lambda: not any(is_alive(pid) for pid in pids) and not folder.exists())
 
 
-def test_when_the_warden_is_killed_all_is_over() -> None:
+def test_when_the_supervisor_is_killed_all_is_over() -> None:
     lines: list[str] = []
 
     async def story(cluster: ProcessCluster) -> None:
@@ -131,9 +131,9 @@ def test_when_the_warden_is_killed_all_is_over() -> None:
 
     with pytest.raises(AssertionError) as caught:
         run_processes(story)
-    assert "the warden of the process kubelet has ended" in repr(caught.value)
+    assert "the supervisor of the process kubelet has exited" in repr(caught.value)
     pids, _ = family_of(lines[0])
-    # The daemon has left its group, and lost with the warden the only one who knew of it.
+    # The daemon has left its group, and lost with the supervisor the only one who knew of it.
     wait_until(lambda: not any(is_alive(pid) for pid in pids[:2]))
     for pid in pids[2:]:
         if is_alive(pid):
@@ -145,7 +145,7 @@ def _parent_of(pid: int) -> int:
 
 
 def test_two_hundred_short_pods_one_after_the_other_leak_nothing() -> None:
-    """A quarter of them in the quick tier."""
+    """A tenth of them in the quick tier."""
 
     async def story(cluster: ProcessCluster) -> None:
         await one_pod(cluster, "first")
@@ -171,7 +171,7 @@ async def one_pod(cluster: ProcessCluster, name: str) -> None:
 def holdings() -> dict[str, int]:
     """What a leak would show in."""
     gc.collect()
-    kinds = (PodLife, ContainerLife, RunLog, asyncio.Task)
+    kinds = (PodWorker, ContainerRunner, ContainerLog, asyncio.Task)
     alive = {kind.__name__: 0 for kind in kinds}
     for each in gc.get_objects():
         # A task may be of a subclass: the virtual clock of another test has one.
@@ -195,9 +195,9 @@ def _children_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-def _folder_of(warden: int) -> Path:
-    """The folder of all pods, which its warden is told as its last argument."""
-    return Path(_command_of(warden)[-1])
+def _folder_of(supervisor: int) -> Path:
+    """The folder of all pods, which its supervisor gets as its last argument."""
+    return Path(_command_of(supervisor)[-1])
 
 
 def _command_of(pid: int) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grove.clock import LoopClock
-from grove.cluster.kubelet.process.container_log import LARGEST_FILE, LONGEST_LINE, RunLog
+from grove.cluster.kubelet.process.container_log import LARGEST_FILE, LONGEST_LINE, ContainerLog
 from tests.cluster.kubelet.process_cluster import ProcessCluster, leap, run_processes
 
 COUNT = ("sh", "-c", "for i in 1 2 3 4 5; do echo line $i; done")
@@ -128,7 +128,7 @@ def written(path: Path, *chunks: bytes) -> list[str]:
     """The lines of a log that got these chunks."""
 
     async def write() -> list[str]:
-        log = RunLog(path, LoopClock.starting_now())
+        log = ContainerLog(path, LoopClock.starting_now())
         for chunk in chunks:
             os.write(log.write_end, chunk)
         log.close_write_end()
@@ -160,7 +160,7 @@ def test_whoever_follows_gets_every_line_once_also_when_files_are_turned_over(tm
     numbers = [str(number) for number in range(LARGEST_FILE // 10_000 + 50)]
 
     async def story() -> list[str]:
-        log = RunLog(tmp_path / "log", LoopClock.starting_now())
+        log = ContainerLog(tmp_path / "log", LoopClock.starting_now())
         has_news = asyncio.Event()
         log.subscribe("me", has_news.set)
         place, found = 0, []

@@ -1,11 +1,11 @@
-"""Addresses and names of pods on one machine: how the programs of a gang find each other."""
+"""AddressPool and names of pods on one machine: how the programs of a gang find each other."""
 
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from grove.api.types.meta import Uid
-from grove.cluster.kubelet.process.pod_addresses import Addresses, Host, Hosts, hostname_of
+from grove.cluster.kubelet.process.pod_addresses import AddressPool, Host, HostsFiles, hostname_of
 from tests.cluster.kubelet.process_cluster import ProcessCluster, run_processes
 
 LISTEN = """
@@ -48,25 +48,25 @@ def member(hostname: str, **more: Any) -> dict[str, Any]:
 
 
 def test_addresses_are_unique_and_come_up_again_only_after_all_others() -> None:
-    addresses = Addresses(Random(3))
-    first = [addresses.take() for _ in range(1000)]
+    addresses = AddressPool(Random(3))
+    first = [addresses.allocate() for _ in range(1000)]
     assert len(frozenset(first)) == 1000
     for address in first:
-        addresses.give_back(address)
-    assert not frozenset(first) & frozenset(addresses.take() for _ in range(1000))
+        addresses.release(address)
+    assert not frozenset(first) & frozenset(addresses.allocate() for _ in range(1000))
     assert all(address.startswith("127.") and not address.endswith((".0", ".255")) for address in first)
     assert not any(address.startswith("127.0.") for address in first)
 
 
 def test_a_taken_address_is_passed_over_when_all_have_been_given_out() -> None:
-    addresses = Addresses(Random(3))
-    held = addresses.take()
+    addresses = AddressPool(Random(3))
+    held = addresses.allocate()
     addresses._next -= 1
-    assert addresses.take() != held
+    assert addresses.allocate() != held
 
 
 def test_the_file_of_a_namespace_has_the_names_that_are_known_in_it(tmp_path: Path) -> None:
-    hosts = Hosts(tmp_path / "hosts")
+    hosts = HostsFiles(tmp_path / "hosts")
     hosts.add(Uid("1"), Host(namespace="a", hostname="w-0", subdomain="gang", address="127.1.0.1"))
     hosts.add(Uid("2"), Host(namespace="b", hostname="w-0", subdomain="gang", address="127.1.0.2"))
     hosts.add(Uid("3"), Host(namespace="b", hostname="alone", subdomain="", address="127.1.0.3"))
@@ -84,7 +84,7 @@ def test_the_file_of_a_namespace_has_the_names_that_are_known_in_it(tmp_path: Pa
 
 
 def test_of_two_pods_with_one_name_the_newer_stands_first(tmp_path: Path) -> None:
-    hosts = Hosts(tmp_path / "hosts")
+    hosts = HostsFiles(tmp_path / "hosts")
     for number in ("1", "2"):
         hosts.add(Uid(number), Host(namespace="a", hostname="w", subdomain="g", address=f"127.1.0.{number}"))
     hosts.write()

@@ -124,7 +124,7 @@ def test_a_pod_succeeds_when_the_second_run_does(tmp_path: Path) -> None:
             "the command 'no-such-program' is not on this machine, and images are not pulled here (none)",
         ),
         (("/no/such/program",), "the command '/no/such/program' is not on this machine"),
-        ((), "container main has no command: images are not pulled here, so the entrypoint of none is not known"),
+        ((), "container main has no command: images are not pulled here, so the entrypoint of none is unknown"),
     ],
 )
 def test_a_command_that_is_not_on_this_machine_is_named(command: tuple[str, ...], words: str) -> None:
@@ -168,10 +168,10 @@ def test_a_file_that_is_no_program_is_an_end_with_its_reason(tmp_path: Path) -> 
     ("container", "words"),
     [
         ({"readinessProbe": {"grpc": {"port": 1}}}, "container main: readinessProbe.grpc is not supported"),
-        ({"livenessProbe": {"periodSeconds": 3}}, "container main: livenessProbe asks nothing"),
-        ({"livenessProbe": {"httpGet": {"port": "web"}}}, "container main: no port has the name 'web'"),
+        ({"livenessProbe": {"periodSeconds": 3}}, "container main: livenessProbe has no action"),
+        ({"livenessProbe": {"httpGet": {"port": "web"}}}, "container main: no port is named 'web'"),
         ({"env": [{"name": "A", "value": {"a": 1}}]}, "the pod cannot be read: Expected `str | null`, got `object`"),
-        ({"workingDir": "/no/such/folder"}, "workingDir /no/such/folder is neither in a volume nor a folder"),
+        ({"workingDir": "/no/such/folder"}, "workingDir /no/such/folder is neither in a volume nor a directory"),
     ],
 )  # fmt: skip
 def test_a_pod_that_cannot_be_run_here_says_why(container: JsonObject, words: str) -> None:

@@ -181,7 +181,7 @@ def test_a_verdict_takes_so_many_answers_in_a_row(answers: str, verdicts: list[t
 
         probe = Probe(initial_delay_seconds=3, period_seconds=2, failure_threshold=2)
         prober = Prober(probe, answer, clock)
-        found = [(await prober.next_verdict(), clock.monotonic()) for _ in verdicts]
+        found = [(await prober.next_result(), clock.monotonic()) for _ in verdicts]
         assert found == verdicts
 
     run_virtual(story())

@@ -157,8 +157,8 @@ def test_what_lies_in_a_host_path_is_never_replaced_by_a_mount(tmp_path: Path) -
         ({"configMap": {"name": "none"}}, 'volume v: configmap "none" not found'),
         ({"secret": {"secretName": "none"}}, 'volume v: secret "none" not found'),
         ({"hostPath": {"path": "relative"}}, "volume v: hostPath relative: is not absolute"),
-        ({"hostPath": {"path": "/no/such", "type": "Directory"}}, "volume v: hostPath /no/such: is not a folder"),
-        ({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}, "this cluster issues no tokens"),
+        ({"hostPath": {"path": "/no/such", "type": "Directory"}}, "volume v: hostPath /no/such: is not a directory"),
+        ({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}, 'serviceaccounts "default" not found'),
     ],
 )  # fmt: skip
 def test_a_volume_that_cannot_be_had_is_named_and_why(volume: JsonObject, words: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from grove.api.types.meta import JsonObject
 from grove.api.types.pod import ContainerStatus
 from grove.cluster.kubelet.process.pod_status import Terminated
-from grove.cluster.kubelet.process.restart_recovery import Earlier, earlier_run, is_over
+from grove.cluster.kubelet.process.restart_recovery import PreviousRun, is_over, previous_run
 from grove.kube.transport import STRATEGIC_PATCH, Request
 from tests.cluster.kubelet.process_cluster import ANY_PODS, AnyPod, ProcessCluster, run_processes
 
@@ -22,20 +22,20 @@ WAITING = {"waiting": {"reason": "ContainerCreating"}}
 CRASHING = {"waiting": {"reason": "CrashLoopBackOff"}}
 
 
-def _earlier(state: JsonObject, last: JsonObject | None = None, restarts: int = 0) -> Earlier | None:
+def _previous(state: JsonObject, last: JsonObject | None = None, restarts: int = 0) -> PreviousRun | None:
     status = {"name": "main", "restartCount": restarts, "state": state, "lastState": last or {}}
-    return earlier_run(msgspec.convert(status, ContainerStatus), NOW)
+    return previous_run(msgspec.convert(status, ContainerStatus), NOW)
 
 
 def test_a_container_that_ran_was_lost_now() -> None:
-    found = _earlier(RUNNING, restarts=2)
-    assert found == Earlier(
+    found = _previous(RUNNING, restarts=2)
+    assert found == PreviousRun(
         restart_count=2,
-        was_cut=True,
+        was_interrupted=True,
         ended=Terminated(
             exit_code=137,
             reason="ContainerStatusUnknown",
-            message="The container was running when the cluster ended, and its process is gone",
+            message="The container was running when the cluster stopped, and its process is gone",
             started_at=datetime.fromisoformat(THEN),
             finished_at=NOW,
             container_id="",
@@ -47,8 +47,10 @@ def test_a_container_that_ran_was_lost_now() -> None:
     ("state", "last", "exit_code"), [(DONE, {}, 0), (FAILED, {}, 3), (CRASHING, FAILED, 3), (WAITING, {}, None)]
 )
 def test_a_container_that_had_ended_stays_as_it_was(state: JsonObject, last: JsonObject, exit_code: int | None) -> None:
-    found = _earlier(state, last)
-    assert (found and (found.ended.exit_code, found.was_cut)) == (None if exit_code is None else (exit_code, False))
+    found = _previous(state, last)
+    assert (found and (found.ended.exit_code, found.was_interrupted)) == (
+        None if exit_code is None else (exit_code, False)
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ def test_a_container_that_had_ended_stays_as_it_was(state: JsonObject, last: Jso
 def test_a_pod_is_over_when_its_restart_policy_runs_nothing_of_it_again(
     policy: str, inits: tuple[JsonObject, ...], mains: tuple[JsonObject, ...], verdict: bool
 ) -> None:
-    assert is_over(policy, tuple(map(_earlier, inits)), tuple(map(_earlier, mains))) is verdict
+    assert is_over(policy, tuple(map(_previous, inits)), tuple(map(_previous, mains))) is verdict
 
 
 # --- on this machine -------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def test_a_gang_waits_as_a_block_until_the_last_node_is_there() -> None:
         await table.add_pods("g", *numbered("a", 10))
         await table.settle()
         assert await table.bound() == {}
-        message = "needs 10 pods of memory=80Mi together, 9 fit: 9 of 9 nodes have no room for one more (memory)"
+        message = "needs 10 pods of memory=80Mi together, 9 fit: 9 of 9 nodes do not have enough free memory"
         assert await table.reason("a-0") == ("False", "Unschedulable", message)
         assert await table.reason("a-9") == ("False", "Unschedulable", message)
         assert await table.events() == [("PodGang", "g", message)]
@@ -156,7 +156,7 @@ def test_a_pod_without_a_gang_has_an_event_of_its_own() -> None:
         await table.settle()
         assert await table.bound() == {"first": "node-0"}
         assert await table.events() == [
-            ("Pod", "second", "0/1 nodes are available: 1 has no room for one more (memory)")
+            ("Pod", "second", "0/1 nodes are available: 1 does not have enough free memory")
         ]
 
     run_story(story)
@@ -365,7 +365,7 @@ def test_a_restarted_scheduler_knows_what_is_taken() -> None:
         await table.restart()
         await table.settle()
         assert len(await table.bound()) == 2
-        message = "0/2 nodes are available: 2 have no room for one more (memory)"
+        message = "0/2 nodes are available: 2 do not have enough free memory"
         assert await table.reason("a-2") == ("False", "Unschedulable", message)
 
     run_story(story)

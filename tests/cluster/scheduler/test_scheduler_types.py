@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from grove.api.types.podgang import GangPackConstraint, GangTopologyConstraint
-from grove.cluster.scheduler.types import SchedulableNode, SchedulablePod, node_view, pack_of, shape_of
+from grove.cluster.scheduler.types import SchedulableNode, SchedulablePod, node_view, pack_of, scheduling_class_of
 from grove.placement.types import (
     NodeRequirement,
     NodeTerm,
@@ -78,12 +78,12 @@ def container(limits: dict[str, object] | None = None, **requests: object) -> di
 def test_a_pod_asks_for_the_most_it_needs_at_one_time(
     spec: dict[str, Any], requests: tuple[tuple[str, int], ...]
 ) -> None:
-    assert shape_of(pod(**spec)) == SchedulingClass(requests=requests)
+    assert scheduling_class_of(pod(**spec)) == SchedulingClass(requests=requests)
 
 
 def test_pods_written_alike_share_one_shape() -> None:
     spec: dict[str, Any] = {"containers": [container(cpu=1)], "affinity": {"podAffinity": {}}}
-    assert shape_of(pod(**spec)) is shape_of(pod(**spec))
+    assert scheduling_class_of(pod(**spec)) is scheduling_class_of(pod(**spec))
 
 
 def test_everything_a_pod_says_about_nodes_and_neighbours_is_read() -> None:
@@ -109,7 +109,7 @@ def test_everything_a_pod_says_about_nodes_and_neighbours_is_read() -> None:
     read = NodeRequirement(key="app", operator="In", values=("web",))
     both = (NodeRequirement(key="a", operator="In", values=("b",)), read)
     unselective = PodTerm(topology_key="rack", namespaces=("x", "y"), has_selector=False)
-    assert shape_of(pod(**spec)) == SchedulingClass(
+    assert scheduling_class_of(pod(**spec)) == SchedulingClass(
         node_selector=(("disk", "ssd"),),
         tolerations=(Toleration(key="k", value="v"), Toleration(operator="Exists", effect="NoExecute")),
         node_terms=(NodeTerm(expressions=(read,)),),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from grove.cluster.storage.store import ChangeType, CompactedError, NotKeptError
+from grove.cluster.storage.store import ChangeType, CompactedError, NotPersistedError
 from grove.errors import UserError
 from tests.cluster.kept_store import CONFIGS, Disk, Keeping, State, config, keep, reopened, state, turns
 from tests.seeds import examples, is_deep
@@ -54,7 +54,7 @@ def test_watches_go_on_where_they_were(disk: Disk) -> None:
 
     keep(disk, first)
     table = reopened(disk).table(CONFIGS)
-    later = table.log[table.cursor_after(3) - table.forgotten :]
+    later = table.log[table.cursor_after(3) - table.dropped_count :]
     assert [(change.type, change.revision, change.entry.obj["data"]["value"]) for change in later] == [
         (ChangeType.MODIFIED, 4, 3),
         (ChangeType.MODIFIED, 5, 4),
@@ -73,7 +73,7 @@ def test_a_new_process_finds_what_the_old_one_had(
     async def first(kept: Keeping) -> State:
         for write in writes:
             await _carry_out(kept, write)
-        await kept.journal.settled()
+        await kept.journal.wait_persisted()
         return state(kept.store)
 
     before = keep(disk, first, history=history)
@@ -92,7 +92,7 @@ def test_a_new_process_finds_what_the_old_one_had(
 async def _carry_out(kept: Keeping, write: _Write) -> None:
     verb, namespace, name, value = write
     if verb == "wait":
-        await kept.journal.settled()
+        await kept.journal.wait_persisted()
     elif verb == "put":
         kept.put(name, value, namespace)
     elif kept.store.table(CONFIGS).find(namespace, name) is not None:
@@ -104,7 +104,7 @@ def test_history_has_an_end_and_what_is_older_is_said_to_be_gone(disk: Disk, wri
     async def first(kept: Keeping) -> None:
         for number in range(writes):
             kept.put("a", number)
-            await kept.journal.settled()
+            await kept.journal.wait_persisted()
         # What is no longer needed goes with the next write.
         assert kept.log.floor == oldest
 
@@ -126,7 +126,7 @@ def test_an_object_that_is_gone_stays_gone_while_its_rows_go_one_by_one(disk: Di
         kept.remove("a")
         for number in range(5):
             kept.put("b", number)
-            await kept.journal.settled()
+            await kept.journal.wait_persisted()
             crashes.append((disk.crash(), state(kept.store)["objects"]))
         return crashes
 
@@ -140,7 +140,7 @@ def test_the_file_does_not_grow_with_the_number_of_writes(disk: Disk) -> None:
     async def first(kept: Keeping) -> None:
         for number in range(600):
             kept.put(f"a{number % 3}", "x" * 2000)
-            await kept.journal.settled()
+            await kept.journal.wait_persisted()
             if number in (299, 599):
                 sizes.append(disk.file.stat().st_size + disk.write_ahead.stat().st_size)
 
@@ -163,7 +163,7 @@ def test_a_crash_between_any_two_writes_loses_none_that_was_told(disk: Disk) -> 
                 kept.remove(f"a{number % 5}")
             # Written, and nobody was told: not there yet.
             crashes.append((disk.crash(), before))
-            await kept.journal.settled()
+            await kept.journal.wait_persisted()
             before = state(kept.store)
             crashes.append((disk.crash(), before))
 
@@ -176,14 +176,14 @@ def test_a_crash_between_any_two_writes_loses_none_that_was_told(disk: Disk) -> 
 def test_a_crash_while_the_disk_is_busy_shows_all_of_a_turn_or_nothing(disk: Disk) -> None:
     async def first(kept: Keeping) -> None:
         kept.put("a")
-        await kept.journal.settled()
+        await kept.journal.wait_persisted()
         kept.log.is_free.clear()
         kept.put("a", "marked")
         kept.remove("a")
         kept.put("b")
-        told = asyncio.ensure_future(kept.journal.settled())
+        told = asyncio.ensure_future(kept.journal.wait_persisted())
         await turns()
-        assert (kept.store.revision, kept.store.shown, told.done()) == (4, 1, False)
+        assert (kept.store.revision, kept.store.visible_revision, told.done()) == (4, 1, False)
         assert reopened(disk.crash()).revision == 1
         kept.log.is_free.set()
         await told
@@ -205,7 +205,7 @@ def test_a_torn_end_is_cut_and_what_was_told_before_is_there(disk: Disk) -> None
         for number in range(6):
             for name in "abc"[: number % 3 + 1]:
                 kept.put(name, f"{number}" * 3000)
-            await kept.journal.settled()
+            await kept.journal.wait_persisted()
             ends.append((disk.write_ahead.stat().st_size, state(kept.store)))
         return disk.crash()
 
@@ -227,7 +227,7 @@ def test_a_damaged_write_ahead_file_is_named_and_nothing_is_deleted(disk: Disk) 
     async def first(kept: Keeping) -> Disk:
         for number in range(6):
             kept.put("a", f"{number}" * 5000)
-            await kept.journal.settled()
+            await kept.journal.wait_persisted()
         return disk.crash()
 
     crashed = keep(disk, first)
@@ -238,7 +238,7 @@ def test_a_damaged_write_ahead_file_is_named_and_nothing_is_deleted(disk: Disk) 
         left = crashed.crash()
         left.flip("cluster.db-wal", at)
         before = left.contents()
-        with pytest.raises(UserError, match=r"cluster\.db: is damaged \(cluster\.db-wal, byte \d+: is not what was"):
+        with pytest.raises(UserError, match=r"cluster\.db: is damaged \(cluster\.db-wal, wrong checksum at byte \d+\)"):
             reopened(left)
         assert left.contents() == before
         left.remove()
@@ -249,7 +249,7 @@ def test_a_damaged_file_is_named_or_the_damage_means_nothing(disk: Disk) -> None
         for number in range(40):
             kept.put(f"a{number}", f"{number} " * 300)
         kept.remove("a7")
-        await kept.journal.settled()
+        await kept.journal.wait_persisted()
         return state(kept.store)
 
     before = keep(disk, first)
@@ -284,9 +284,9 @@ def test_a_write_that_the_disk_refuses_never_was(disk: Disk, fault: str) -> None
     async def first(kept: Keeping) -> None:
         kept.put("a", "x" * 9000, role="r")
         kept.put("b", 1)
-        await kept.journal.settled()
+        await kept.journal.wait_persisted()
         table = kept.store.table(CONFIGS)
-        assert [entry.name for entry in table.labelled([("role", "r")])] == ["a"]
+        assert [entry.name for entry in table.find_candidates([("role", "r")])] == ["a"]
         before = state(kept.store)
         heard: list[tuple[str, str]] = []
         kept.store.subscribe(lambda change: heard.append((change.type.value, change.entry.name)))
@@ -294,17 +294,17 @@ def test_a_write_that_the_disk_refuses_never_was(disk: Disk, fault: str) -> None
             kept.put("a", 2)
             kept.put("c", 3, role="r")
             kept.remove("b")
-            with pytest.raises(NotKeptError, match=r"cluster\.db: "):
-                await kept.journal.settled()
+            with pytest.raises(NotPersistedError, match=r"cluster\.db: "):
+                await kept.journal.wait_persisted()
         assert state(kept.store) == before
-        assert [entry.name for entry in table.labelled([("role", "r")])] == ["a"]
+        assert [entry.name for entry in table.find_candidates([("role", "r")])] == ["a"]
         assert heard == [
             ("MODIFIED", "a"), ("ADDED", "c"), ("DELETED", "b"),
             ("ADDED", "b"), ("DELETED", "c"), ("MODIFIED", "a"),
         ]  # fmt: skip
         assert state(reopened(disk.crash())) == before
         kept.put("c", 4)
-        await kept.journal.settled()
+        await kept.journal.wait_persisted()
         assert kept.store.revision == 3
         assert state(reopened(disk.crash())) == state(kept.store)
 
@@ -314,22 +314,22 @@ def test_a_write_that_the_disk_refuses_never_was(disk: Disk, fault: str) -> None
 def test_what_was_written_while_the_disk_was_busy_goes_with_what_it_was_built_on(disk: Disk) -> None:
     async def first(kept: Keeping) -> None:
         kept.put("a", 1)
-        await kept.journal.settled()
+        await kept.journal.wait_persisted()
         kept.log.is_free.clear()
         kept.log.is_broken = True
         kept.put("a", 2)
-        early = asyncio.ensure_future(kept.journal.settled())
+        early = asyncio.ensure_future(kept.journal.wait_persisted())
         await turns()
         kept.put("a", 3)
-        late = asyncio.ensure_future(kept.journal.settled())
+        late = asyncio.ensure_future(kept.journal.wait_persisted())
         kept.log.is_free.set()
         done = await asyncio.gather(early, late, return_exceptions=True)
-        assert [type(error) for error in done] == [NotKeptError, NotKeptError]
+        assert [type(error) for error in done] == [NotPersistedError, NotPersistedError]
         assert kept.store.table(CONFIGS).find("d", "a") == kept.store.table(CONFIGS).log[-1].entry
         assert (kept.store.revision, kept.journal.is_behind) == (1, False)
         kept.log.is_broken = False
         kept.put("a", 4)
-        await kept.journal.settled()
+        await kept.journal.wait_persisted()
 
     keep(disk, first)
     assert [entry.obj["data"]["value"] for entry in reopened(disk).table(CONFIGS).entries(None)] == [4]
@@ -338,15 +338,15 @@ def test_what_was_written_while_the_disk_was_busy_goes_with_what_it_was_built_on
 def test_it_heals_after_many_refusals(disk: Disk) -> None:
     async def first(kept: Keeping) -> None:
         kept.put("a", "x" * 9000)
-        await kept.journal.settled()
+        await kept.journal.wait_persisted()
         for number in range(20):
             with disk.full():
                 kept.put("a", f"{number}" * (1000 * number))
-                with pytest.raises(NotKeptError):
-                    await kept.journal.settled()
+                with pytest.raises(NotPersistedError):
+                    await kept.journal.wait_persisted()
             if number % 4 == 0:
                 kept.put("b", number)
-                await kept.journal.settled()
+                await kept.journal.wait_persisted()
             # Attempts that failed are no damage.
             assert state(reopened(disk.crash())) == state(kept.store)
 
@@ -377,7 +377,7 @@ def test_the_writes_of_a_turn_and_those_that_come_meanwhile_are_one_transaction_
             kept.put(f"b{number}")
             await turns(1)
         kept.log.is_free.set()
-        await kept.journal.settled()
+        await kept.journal.wait_persisted()
         assert kept.log.sizes == [3, 50]
 
     keep(disk, first)
@@ -387,7 +387,7 @@ def test_nobody_waits_when_nothing_was_written(disk: Disk) -> None:
     async def first(kept: Keeping) -> None:
         kept.log.is_free.clear()
         assert not kept.journal.is_behind
-        await kept.journal.settled()
+        await kept.journal.wait_persisted()
 
     keep(disk, first)
 
@@ -396,15 +396,15 @@ def test_watches_see_a_change_when_it_is_kept(disk: Disk) -> None:
     async def first(kept: Keeping) -> None:
         table = kept.store.table(CONFIGS)
         woken: list[int] = []
-        table.wake_on_change("me", lambda: woken.append(table.shown_end))
+        table.wake_on_change("me", lambda: woken.append(table.visible_end))
         kept.log.is_free.clear()
         kept.put("a")
         kept.put("b")
         await turns(1)
-        assert (table.end, table.shown_end, kept.store.shown, woken) == (2, 0, 0, [])
+        assert (table.end, table.visible_end, kept.store.visible_revision, woken) == (2, 0, 0, [])
         kept.log.is_free.set()
-        await kept.journal.settled()
-        assert (table.end, table.shown_end, kept.store.shown, woken) == (2, 2, 2, [2])
+        await kept.journal.wait_persisted()
+        assert (table.end, table.visible_end, kept.store.visible_revision, woken) == (2, 2, 2, [2])
 
     keep(disk, first)
 

@@ -200,7 +200,7 @@ def test_a_full_disk_refuses_writes_in_words_and_reads_go_on(disk: Disk) -> None
             assert (refused.status, deleted.status) == (507, 507)
             assert (status["kind"], status["code"], status["reason"]) == ("Status", 507, "InsufficientStorage")
             assert status["message"].startswith(f"the write was not stored: {disk.file}: ")
-            assert status["message"].endswith("; see that there is room on the disk, and try again")
+            assert status["message"].endswith("; free disk space and try again")
             made = await server.ask("POST", CONFIGS, config("b"))
             assert made.status == 201
         async with serving(disk) as again:

@@ -118,8 +118,8 @@ def test_the_rarest_label_leads_to_the_objects() -> None:
     _put(store, "a", team="t", role="r")
     _put(store, "b", team="t")
     table = store.table(CONFIGS)
-    assert [entry.name for entry in table.labelled([("team", "t"), ("role", "r")])] == ["a"]
-    assert table.labelled([("team", "t"), ("role", "other")]) == []
+    assert [entry.name for entry in table.find_candidates([("team", "t"), ("role", "r")])] == ["a"]
+    assert table.find_candidates([("team", "t"), ("role", "other")]) == []
 
 
 @given(_WRITES, st.integers(0, 30))
@@ -128,8 +128,8 @@ def test_the_label_index_finds_what_a_full_search_finds(writes: list[_Write], as
     table = store.table(CONFIGS)
     for number, write in enumerate(writes):
         if number == asked_first:
-            table.labelled([("x", "1")])
+            table.find_candidates([("x", "1")])
         _apply(store, write)
     for value in ("1", "2"):
         found = [entry for entry in table.entries(None) if entry.obj["metadata"]["labels"].get("x") == value]
-        assert table.labelled([("x", value)]) == found
+        assert table.find_candidates([("x", value)]) == found

@@ -15,13 +15,14 @@ from tests.markdown import ROOT
 from tests.simulation.stories import named
 
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
+_DEEP = pytest.mark.deep(reason="the quick tier has the same story with other seeds")
 
 
 async def operate(client: Client, candidate: Candidate) -> None:
     await run_through_restores(lambda: Controller(client, candidate.clock, Random(candidate.random.random())))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=_DEEP) for seed in (2, 3, 4))])
 def test_sets_come_out_right_while_the_operators_take_turns(seed: int) -> None:
     async def main() -> None:
         async with World(seed=seed, nodes=8, operator=None) as world:
@@ -70,7 +71,7 @@ def test_when_the_server_is_put_back_whoever_leads_goes_on_with_what_it_says(bum
             await world.apply(named("later"))
             await world.clock.sleep(60)
             assert len(world.running_pods()) == 20
-            world.server.store.put_back(backup, bump=bump)
+            world.server.store.restore_backup(backup, bump=bump)
             restored_at = world.clock.monotonic()
             await world.clock.sleep(300)
             wires = (first.wire, second.wire)

@@ -41,11 +41,11 @@ def test_a_write_that_waits_for_its_connection_may_leave_only_while_the_term_las
         inner = ScriptedTransport([OK])
         await FencedTransport(inner, fence).send(WRITE)
         (waiting,) = inner.requests
-        assert waiting.may_leave is not None
+        assert waiting.may_send is not None
         await clock.sleep(9.999)
-        assert waiting.may_leave()
+        assert waiting.may_send()
         await fence.over()
-        assert not waiting.may_leave()
+        assert not waiting.may_send()
 
     run_virtual(main())
 

@@ -11,10 +11,10 @@ from grove.api.types.meta import ObjectMeta, Uid
 from grove.clock import Clock
 from grove.controller.informers import Caches
 from grove.controller.manager import Controller
-from grove.controller.observability.decision_log import LASTING_ATTEMPTS, Done, LogJournal, lines_of
+from grove.controller.observability.decision_log import LASTING_ATTEMPTS, Done, StructuredDecisionLog, lines_of
 from grove.kube.api_errors import ApiError, ConnectionLost
 from grove.kube.client import Client
-from grove.kube.request_info import target_of
+from grove.kube.request_info import summarize
 from grove.planner.actions import Create, Delete, DeleteMany, EventRecord, Patch, Severity, subject_of
 from grove.sim.simulation import SimulatedOperator, World
 from grove.sim.virtual_clock import run_virtual
@@ -79,7 +79,7 @@ def failed_scheduling(name: str, message: str) -> EventRecord:
 def test_why_gangs_are_pending_is_one_line_of_information() -> None:
     emits = [failed_scheduling(f"g-{i}", "no room:\n  2 nodes are full" if i % 2 else "over quota") for i in range(7)]
     with capture_logs() as lines:
-        LogJournal(Caches()).decided(Uid("u"), [], emits)
+        StructuredDecisionLog(Caches()).log_decisions(Uid("u"), [], emits)
     assert lines == [
         {
             "event": "pending",
@@ -152,7 +152,7 @@ def test_a_refusal_is_told_once_in_the_servers_words() -> None:
     async def main() -> None:
         async with World(nodes=8, operator=logging_operator) as world:
             world.operator.refuse(
-                lambda request: target_of(request).verb == "create" and request.path.endswith("/pods"),
+                lambda request: summarize(request).verb == "create" and request.path.endswith("/pods"),
                 ApiError(403, "Forbidden", "exceeded quota: gpus"),
             )
             await world.apply(QUICKSTART)
@@ -167,12 +167,12 @@ def test_a_refusal_is_told_once_in_the_servers_words() -> None:
 
 
 def test_an_error_of_the_server_is_told_with_its_code_when_it_begins() -> None:
-    journal = LogJournal(Caches())
+    decision_log = StructuredDecisionLog(Caches())
     refused, lost = ApiError(403, "Forbidden", "no"), ConnectionLost("cut")
     with capture_logs() as lines:
-        journal.troubled(Uid("u"), [lost, refused, refused], 0)
-        journal.troubled(Uid("u"), [refused], 1)
-        journal.troubled(Uid("u"), [lost], 0)
-        journal.troubled(Uid("u"), [lost], LASTING_ATTEMPTS)
+        decision_log.log_errors(Uid("u"), [lost, refused, refused], 0)
+        decision_log.log_errors(Uid("u"), [refused], 1)
+        decision_log.log_errors(Uid("u"), [lost], 0)
+        decision_log.log_errors(Uid("u"), [lost], LASTING_ATTEMPTS)
     assert [line["log_level"] for line in lines] == ["error", "debug", "debug", "warning"]
     assert (lines[0]["code"], lines[0]["reason"], lines[0]["message"], lines[0]["count"]) == (403, "Forbidden", "no", 3)

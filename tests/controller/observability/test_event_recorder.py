@@ -183,6 +183,6 @@ def test_that_no_event_is_taken_is_said_once_and_that_it_is_over() -> None:
     with capture_logs() as logged:
         run(story)
     assert [(line["event"], line.get("reason"), line.get("message")) for line in logged] == [
-        ("events are lost: the server does not take them", "403 Forbidden", forbidden.message),
+        ("events are lost: the API server rejects them", "403 Forbidden", forbidden.message),
         ("events are written again", None, None),
     ]

@@ -19,7 +19,7 @@ from grove.clock import Clock
 from grove.controller.manager import Controller
 from grove.controller.observability.health import Health, advice
 from grove.controller.observability.http_endpoints import Endpoint, Pages, Query
-from grove.controller.observability.instrumentation import Asked, InstrumentedTransport
+from grove.controller.observability.instrumentation import InstrumentedTransport, RequestAttributes
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
@@ -53,6 +53,20 @@ def test_a_leader_is_ready_when_every_kind_was_listed() -> None:
         async with watched.world as world:
             await world.clock.sleep(1)
             assert await watched.ready() == (200, ["ok", "leader: this process"])
+
+    run_virtual(main())
+
+
+def test_an_event_loop_that_is_late_is_told_until_it_keeps_its_pace() -> None:
+    async def main() -> None:
+        watched = Watched()
+        async with watched.world as world:
+            await world.clock.sleep(1)
+            watched.health.lag_seconds = lambda: 0.9
+            assert await watched.ready() == (200, ["ok", "leader: this process"])
+            watched.health.lag_seconds = lambda: 3.21
+            late = "event loop: 3.2 s late in the last minute; give the operator more CPU"
+            assert await watched.ready() == (200, ["ok", "leader: this process", late])
 
     run_virtual(main())
 
@@ -116,7 +130,10 @@ def odd_gang(name: str) -> JsonObject:
     [
         (ApiError(404, "NotFound", "the server could not find the requested resource"), "; install the Custom"),
         (ApiError(403, "Forbidden", "podgangs is forbidden"), "; the operator's role does not allow it"),
-        (ApiError(401, "Unauthorized", "Unauthorized"), "; the server does not accept our credentials"),
+        (
+            ApiError(401, "Unauthorized", "Unauthorized"),
+            "; the server does not accept the operator's credentials",
+        ),
         (ApiError(503, "ServiceUnavailable", "etcd is away"), ""),
     ],
 )
@@ -153,11 +170,11 @@ def test_a_kind_that_can_be_listed_but_not_watched_is_said_once() -> None:
 
     with capture_logs() as logged:
         for _ in range(3):
-            health.followed(Asked("list", "podgangs"), None)
-            health.followed(Asked("watch", "podgangs"), forbidden)
+            health.on_list_watch(RequestAttributes("list", "podgangs"), None)
+            health.on_list_watch(RequestAttributes("watch", "podgangs"), forbidden)
             assert run_virtual(lines())[2:] == [f"podgangs: {forbidden}; {advice(forbidden)}"]
-        health.followed(Asked("list", "podgangs"), None)
-        health.followed(Asked("watch", "podgangs"), None)
+        health.on_list_watch(RequestAttributes("list", "podgangs"), None)
+        health.on_list_watch(RequestAttributes("watch", "podgangs"), None)
     assert run_virtual(lines())[2:] == []
     assert [line["event"] for line in logged] == ["cannot watch podgangs", "can watch podgangs again"]
 
@@ -205,7 +222,7 @@ def test_trouble_after_the_first_list_is_told_and_takes_nobodys_webhooks_away() 
         watched = Watched()
         async with watched.world as world:
             await world.clock.sleep(1)
-            watched.health.followed(Asked("list", "pods"), ApiError(503, "Unavailable", "away"))
+            watched.health.on_list_watch(RequestAttributes("list", "pods"), ApiError(503, "Unavailable", "away"))
             status, lines = await watched.ready()
             assert (status, lines) == (200, ["ok", "leader: this process", "pods: 503 Unavailable: away"])
 

@@ -9,11 +9,11 @@ import pytest
 from grove.api.resources import PODCLIQUESETS, PODS
 from grove.clock import Clock, LoopClock
 from grove.controller.manager import Controller
-from grove.controller.observability.instrumentation import Asked, InstrumentedTransport
+from grove.controller.observability.instrumentation import InstrumentedTransport, RequestAttributes
 from grove.controller.observability.metrics import Metrics
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.request_info import target_of
+from grove.kube.request_info import summarize
 from grove.sim.faults import FaultPlan
 from grove.sim.simulation import SimulatedOperator, World
 from grove.sim.virtual_clock import run_virtual
@@ -35,7 +35,7 @@ class Counted:
     def _operator(self, client: Client, clock: Clock, random: Random) -> SimulatedOperator:
         self.metrics = Metrics(clock)
         client = Client(InstrumentedTransport(self.world.operator, self.metrics), clock)
-        controller = Controller(client, clock, random, meter=self.metrics)
+        controller = Controller(client, clock, random, instrumentation=self.metrics)
         self.metrics.follow(controller)
         return controller
 
@@ -123,7 +123,7 @@ def test_requests_are_counted_by_verb_resource_and_kind_of_answer() -> None:
 def test_refusals_are_counted_by_reason() -> None:
     async def story(counted: Counted) -> None:
         counted.world.operator.refuse(
-            lambda request: target_of(request).verb == "create" and request.path.endswith("/pods"),
+            lambda request: summarize(request).verb == "create" and request.path.endswith("/pods"),
             ApiError(403, "Forbidden", "exceeded quota"),
         )
         await counted.world.apply(QUICKSTART)
@@ -260,8 +260,8 @@ def test_what_was_so_before_this_term_is_not_counted_again() -> None:
 def test_an_answer_that_never_came_is_counted_too() -> None:
     async def main() -> None:
         metrics = Metrics(LoopClock(NOW))
-        metrics.answered(Asked("create", "pods"), 0)
-        metrics.answered(Asked("create", "pods"), 503)
+        metrics.on_response(RequestAttributes("create", "pods"), 0)
+        metrics.on_response(RequestAttributes("create", "pods"), 503)
         samples = [
             metrics.registry.get_sample_value(
                 "grove_api_requests_total", {"verb": "create", "resource": "pods", "code": code}

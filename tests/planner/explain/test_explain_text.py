@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from grove.planner.explain.text import when
+from grove.planner.explain.text import format_when
 from tests.dsl import NOW
 
 
@@ -22,15 +22,15 @@ from tests.dsl import NOW
     ],
 )
 def test_a_moment_is_told_with_how_long_it_is_until_then(seconds: float, words: str) -> None:
-    assert when(NOW + timedelta(seconds=seconds), NOW).endswith(words)
+    assert format_when(NOW + timedelta(seconds=seconds), NOW).endswith(words)
 
 
 def test_a_moment_of_another_day_has_its_date() -> None:
     evening = NOW.replace(hour=23, minute=0, second=0)
-    assert when(evening + timedelta(minutes=30), evening) == "about 23:30:00 (in 30m1s)"
+    assert format_when(evening + timedelta(minutes=30), evening) == "about 23:30:00 (in 30m1s)"
     tomorrow = evening + timedelta(hours=2)
-    assert when(tomorrow, evening) == f"about {tomorrow:%Y-%m-%d} 01:00:00 (in 2h0m)"
+    assert format_when(tomorrow, evening) == f"about {tomorrow:%Y-%m-%d} 01:00:00 (in 2h0m)"
 
 
 def test_what_has_no_moment_is_now() -> None:
-    assert when(None, NOW) == "now"
+    assert format_when(None, NOW) == "now"

@@ -6,13 +6,13 @@ import pytest
 
 from grove.api.types.meta import Condition
 from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetStatus, TrainingSpec
-from grove.planner.explain.training import over_sentences, run_sentences
+from grove.planner.explain.training import explain_limits, explain_outcome
 from grove.planner.explain.why import Explainer
 from grove.planner.plan import plan
 from tests.dsl import NOW, at, pcs, role, snapshot
 
 ABOUT = "podcliqueset/p"
-AGAIN = "to run it again, delete it and create it anew."
+AGAIN = "to run it again, delete the set and create it again."
 FAILED = Condition(type="Failed", status="True", reason="MaxRestartsExceeded", message="2 of 2 restarts were used")
 
 
@@ -41,7 +41,7 @@ def job(budget: int | None = None, runtime: str | None = None, **status: Any) ->
             job(phase="Running", conditions=(FAILED,)),
             [
                 "the set failed: 2 of 2 restarts were used.",
-                f"its pods are being deleted, then its phase says Failed; {AGAIN}",
+                f"its pods are being deleted, then its phase becomes Failed; {AGAIN}",
             ],
             id="it fails",
         ),
@@ -49,14 +49,14 @@ def job(budget: int | None = None, runtime: str | None = None, **status: Any) ->
             job(phase="Failed", conditions=(FAILED,)),
             [
                 "the set failed: 2 of 2 restarts were used.",
-                f"nothing is made any more; {AGAIN}",
+                f"nothing more is created; {AGAIN}",
             ],
             id="it failed",
         ),
     ],
 )
 def test_how_it_ended(observed: PodCliqueSet, texts: list[str]) -> None:
-    assert [sentence.text for sentence in over_sentences(ABOUT, observed)] == texts
+    assert [sentence.text for sentence in explain_outcome(ABOUT, observed)] == texts
 
 
 @pytest.mark.parametrize(
@@ -67,21 +67,21 @@ def test_how_it_ended(observed: PodCliqueSet, texts: list[str]) -> None:
         pytest.param(job(runtime="90s", phase="Pending"), [], id="its time has not begun"),
         pytest.param(
             job(runtime="90s", phase="Running", start_time=NOW),
-            [f"It must have ended at {at(90):%H:%M:%S} (in 31 s)."],
+            [f"It must end by {at(90):%H:%M:%S} (in 31 s)."],
             id="its time runs",
         ),
     ],
 )
 def test_what_is_left_of_its_limits(observed: PodCliqueSet, texts: list[str]) -> None:
-    assert [sentence.text for sentence in run_sentences(ABOUT, observed, at(60))] == texts
+    assert [sentence.text for sentence in explain_limits(ABOUT, observed, at(60))] == texts
 
 
 def test_why_a_set_is_not_complete_ends_with_what_is_left_of_its_limits() -> None:
     observed = job(3, "90s", phase="Pending", restart_count=1, start_time=NOW)
     seen = snapshot(observed)
-    told = Explainer(seen, plan(seen, at(60)), at(60)).of_set()
+    told = Explainer(seen, plan(seen, at(60)), at(60)).explain_set()
     assert len(told) > 2
     assert [sentence.text for sentence in told[-2:]] == [
         "1 of 3 restarts were used.",
-        f"It must have ended at {at(90):%H:%M:%S} (in 31 s).",
+        f"It must end by {at(90):%H:%M:%S} (in 31 s).",
     ]

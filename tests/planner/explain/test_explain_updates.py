@@ -5,13 +5,13 @@ import pytest
 from grove.api.reasons import FindingReason
 from grove.api.types.podcliqueset import CurrentlyUpdating, PodCliqueSet, PodCliqueSetStatus, SetRollingUpdateProgress
 from grove.planner.actions import Finding
-from grove.planner.explain.updates import update_sentences
+from grove.planner.explain.updates import explain_update
 from grove.planner.plan import plan
 from tests.dsl import NOW, World, at, pcs, role, run_to_rest, visit
 
 ABOUT = "podcliqueset/p"
 DONE = "1 of 3 replicas run the newest templates"
-UNDO = "To go back: grove rollout undo pcs/p"
+UNDO = "To undo it: grove rollout undo pcs/p"
 
 
 def updated(progress: SetRollingUpdateProgress | None) -> PodCliqueSet:
@@ -33,7 +33,7 @@ def finding(reason: FindingReason, message: str) -> Finding:
 )
 def test_without_an_update_there_is_nothing_to_tell(progress: SetRollingUpdateProgress | None) -> None:
     findings = [finding(FindingReason.UPDATING, "replica 2 is being updated")]
-    assert update_sentences(ABOUT, updated(progress), findings) == ()
+    assert explain_update(ABOUT, updated(progress), findings) == ()
 
 
 @pytest.mark.parametrize(
@@ -41,26 +41,26 @@ def test_without_an_update_there_is_nothing_to_tell(progress: SetRollingUpdatePr
     [
         pytest.param(
             [finding(FindingReason.GANG_INCOMPLETE, "1 of 2 pods exist")],
-            [f"an update is under way: {DONE}."],
+            [f"an update is in progress: {DONE}."],
             id="nobody has a turn",
         ),
         pytest.param(
             [finding(FindingReason.UPDATING, "replica 2 is being updated: pod x is not ready yet")],
-            [f"an update is under way: replica 2 is being updated: pod x is not ready yet; {DONE}."],
+            [f"an update is in progress: replica 2 is being updated: pod x is not ready yet; {DONE}."],
             id="it goes on",
         ),
         pytest.param(
             [finding(FindingReason.UPDATE_STALLED, "replica 2: pod x has no node: no room.")],
             [
-                "the update does not go on at replica 2: pod x has no node: no room.",
-                f"it goes on by itself when that is mended; {DONE}, the others keep what they run. {UNDO}.",
+                "the update is stalled at replica 2: pod x has no node: no room.",
+                f"it continues when that is fixed; {DONE}, the others keep what they run. {UNDO}.",
             ],
             id="it does not",
         ),
     ],
 )
 def test_the_sentences_of_an_update(findings: list[Finding], texts: list[str]) -> None:
-    assert [sentence.text for sentence in update_sentences(ABOUT, updated(ROLLING), findings)] == texts
+    assert [sentence.text for sentence in explain_update(ABOUT, updated(ROLLING), findings)] == texts
 
 
 def test_the_plan_of_an_update_finds_what_the_sentences_are_made_of() -> None:
@@ -72,9 +72,9 @@ def test_the_plan_of_an_update_finds_what_the_sentences_are_made_of() -> None:
     for _ in range(8):
         visit(world)
         world.live()
-    assert said(world)[0].startswith("an update is under way: replica 1 is being updated: pod p-1-a-")
+    assert said(world)[0].startswith("an update is in progress: replica 1 is being updated: pod p-1-a-")
     world.now = at(3661)
-    assert said(world)[0].startswith("the update does not go on at replica 1: pod p-1-a-")
+    assert said(world)[0].startswith("the update is stalled at replica 1: pod p-1-a-")
     world.change("a", "v3")
     run_to_rest(world)
     assert said(world) == []
@@ -83,4 +83,4 @@ def test_the_plan_of_an_update_finds_what_the_sentences_are_made_of() -> None:
 def said(world: World) -> list[str]:
     assert world.pcs is not None
     decided = plan(world.snapshot(), world.now)
-    return [sentence.text for sentence in update_sentences(ABOUT, world.pcs, decided.findings)]
+    return [sentence.text for sentence in explain_update(ABOUT, world.pcs, decided.findings)]

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from grove.api.types.meta import Uid
-from grove.planner.gangs.orphaned_gangs import plan_strays
+from grove.planner.gangs.orphaned_gangs import plan_orphaned_gangs
 from tests.dsl import NOW, appendix_a, gang, group, replica, snapshot, told
 
-WHY = "left by an older version, and no replica asks for it"
+WHY = "left by an older version, and no replica needs it"
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,10 @@ def test_a_gang_without_a_replica_goes_when_nobody_asks_for_it(
     names: tuple[str, ...], group_replicas: int, gone: list[str]
 ) -> None:
     seen = snapshot(appendix_a(), replica(groups=[group("p-0-g", replicas=group_replicas)]))
-    seen = msgspec.structs.replace(seen, strays=tuple(gang(name=name, labels={}) for name in names))
-    assert told(plan_strays(seen)) == [f"strays 0: delete podgangs/{name} ({WHY})" for name in gone]
+    seen = msgspec.structs.replace(seen, orphaned_gangs=tuple(gang(name=name, labels={}) for name in names))
+    assert told(plan_orphaned_gangs(seen)) == [f"strays 0: delete podgangs/{name} ({WHY})" for name in gone]
 
 
 def test_a_gang_that_leaves_already_is_not_deleted_again() -> None:
-    leaving = gang(name="p-7", labels={}, uid=Uid("x"), deletion_timestamp=NOW)
-    assert plan_strays(msgspec.structs.replace(snapshot(appendix_a()), strays=(leaving,))) == ()
+    terminating = gang(name="p-7", labels={}, uid=Uid("x"), deletion_timestamp=NOW)
+    assert plan_orphaned_gangs(msgspec.structs.replace(snapshot(appendix_a()), orphaned_gangs=(terminating,))) == ()

@@ -12,8 +12,8 @@ from grove.backends.native_podgroups import NativeFeatures
 from grove.backends.registry import Backends
 from grove.planner.actions import Create, EventRecord, Patch
 from grove.planner.child_manifests import build_gang
-from grove.planner.desired_state import draw_replica
-from grove.planner.gangs.podgang import GangContent, draw_gang_spec, plan_gang_object, referenced_names, was_placed
+from grove.planner.desired_state import build_desired_replica
+from grove.planner.gangs.podgang import GangContent, build_gang_spec, plan_gang_object, referenced_names, was_placed
 from grove.planner.plan import plan
 from grove.planner.pods.pod_sync import CliquePods
 from grove.planner.snapshot import ClusterContext, build_context
@@ -36,7 +36,7 @@ from tests.dsl import (
 )
 
 CTX = context(pcs(role("a", 2), role("b")))
-BASE = draw_replica(CTX, 0, {}).base
+BASE = build_desired_replica(CTX, 0, {}).base
 
 
 def podgroup(name: str, *pods: str, needs: int) -> PodGroup:
@@ -59,15 +59,15 @@ def test_a_gang_has_a_podgroup_per_clique_with_its_minimum_and_the_names_of_its_
     cliques = {"p-0-a": clique(replicas=3, needs=2), "p-0-b": clique(name="p-0-b", replicas=1)}
     pods = {"p-0-a": CliquePods(names=("x", "y")), "p-0-b": CliquePods()}
     high = context(pcs(role("a", 2), role("b"), template={"priority_class_name": "high"}))
-    assert draw_gang_spec(high, BASE, cliques, pods) == PodGangSpec(
+    assert build_gang_spec(high, BASE, cliques, pods) == PodGangSpec(
         podgroups=(podgroup("p-0-a", "x", "y", needs=2), podgroup("p-0-b", needs=1)), priority_class_name="high"
     )
-    assert draw_gang_spec(CTX, BASE, cliques, pods).priority_class_name is None
+    assert build_gang_spec(CTX, BASE, cliques, pods).priority_class_name is None
 
 
 def test_the_minimum_follows_the_clique_that_exists_not_the_template() -> None:
     cliques = {"p-0-a": clique(replicas=9, needs=4), "p-0-b": clique(name="p-0-b", replicas=2)}
-    spec = draw_gang_spec(CTX, BASE, cliques, {"p-0-a": CliquePods(), "p-0-b": CliquePods()})
+    spec = build_gang_spec(CTX, BASE, cliques, {"p-0-a": CliquePods(), "p-0-b": CliquePods()})
     assert [group.min_replicas for group in spec.podgroups] == [4, 2]
 
 
@@ -186,13 +186,13 @@ NO_READER = ClusterContext(backends=Backends(features=NativeFeatures(reads_gangs
 READER = ClusterContext(backends=Backends(features=NativeFeatures(reads_gangs=True)))
 
 
-@pytest.mark.parametrize(("surroundings", "is_told"), [(NO_READER, False), (READER, True)])
+@pytest.mark.parametrize(("cluster", "is_told"), [(NO_READER, False), (READER, True)])
 def test_a_touched_annotation_is_told_at_once_to_a_scheduler_that_may_read_it(
-    surroundings: ClusterContext, is_told: bool
+    cluster: ClusterContext, is_told: bool
 ) -> None:
     a = clique(pod(0))
     seen = snapshot(TOUCHED, replica(a, gangs=(gang(a),), services=(service(),)))
-    seen = msgspec.structs.replace(seen, context=build_context(TOUCHED, surroundings))
+    seen = msgspec.structs.replace(seen, context=build_context(TOUCHED, cluster))
     patches = [action.patch for action in actions(plan(seen, NOW)) if isinstance(action, Patch)]
     assert patches == ([{"metadata": {"annotations": {"touched": "yes"}}}] if is_told else [])
 
@@ -209,16 +209,16 @@ def test_a_touched_annotation_comes_with_the_next_change() -> None:
 KAI_ONLY = ClusterContext(backends=Backends(enabled=("kai-scheduler",), default="kai-scheduler"))
 
 
-@pytest.mark.parametrize("surroundings", [NO_READER, READER, KAI_ONLY], ids=["no-reader", "reader", "kai"])
-def test_what_is_ours_to_say_is_not_taken_from_the_set(surroundings: ClusterContext) -> None:
+@pytest.mark.parametrize("cluster", [NO_READER, READER, KAI_ONLY], ids=["no-reader", "reader", "kai"])
+def test_what_is_ours_to_say_is_not_taken_from_the_set(cluster: ClusterContext) -> None:
     observed = pcs(
         role("a"),
         labels={"kai.scheduler/queue": "q", labels.MANAGED_BY: "Helm", labels.PART_OF: "chart", labels.COMPONENT: "x"},
         annotations={"kai.scheduler/skip-podgrouper": "false"},
     )
-    known = build_context(observed, surroundings)
+    known = build_context(observed, cluster)
     a = clique(pod(0))
-    made = build_gang(known, 0, draw_replica(known, 0, {}).base, spec={}, incarnation="1")["metadata"]
+    made = build_gang(known, 0, build_desired_replica(known, 0, {}).base, spec={}, incarnation="1")["metadata"]
     assert (made["labels"][labels.MANAGED_BY], made["labels"][labels.PART_OF]) == (labels.MANAGED_BY_VALUE, "p")
     shown = gang(a, labels=made["labels"], annotations=made["annotations"])
     seen = snapshot(observed, replica(a, gangs=(shown,), services=(service(),)))

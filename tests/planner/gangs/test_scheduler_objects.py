@@ -11,11 +11,17 @@ from grove.api.types.meta import JsonObject
 from grove.api.types.pod import Pod, SchedulingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.scheduler_object import SchedulerObject
-from grove.backends.base import ClusterFeatures, MirrorDelete, MirrorPatch, MirrorPlan, NewMirror
+from grove.backends.base import (
+    ClusterFeatures,
+    NewSchedulerObject,
+    SchedulerObjectDelete,
+    SchedulerObjectPatch,
+    SchedulerObjectPlan,
+)
 from grove.backends.native_podgroups import NativeFeatures
 from grove.backends.registry import Backends
 from grove.planner.actions import Action, Create, Delete, Patch, Plan
-from grove.planner.gangs.scheduler_objects import mirror_stages, pod_ask
+from grove.planner.gangs.scheduler_objects import build_pod_input, scheduler_object_stages
 from grove.planner.plan import plan
 from grove.planner.snapshot import ClusterContext, Snapshot, build_context
 from grove.planner.views import CliqueView
@@ -24,7 +30,7 @@ from tests.dsl import NOW, actions, clique, gang, gated, pcs, pod, replica, role
 BACKENDS = Backends(features=NativeFeatures(groups=True, composites=True))
 NATIVE = ClusterContext(backends=BACKENDS)
 WITHOUT_KINDS = ClusterContext(
-    backends=BACKENDS, surface=ClusterFeatures(missing=frozenset({NATIVE_PODGROUPS.full_name}))
+    backends=BACKENDS, features=ClusterFeatures(missing=frozenset({NATIVE_PODGROUPS.full_name}))
 )
 OFF = ClusterContext(backends=Backends(features=NativeFeatures(why="no gangs here")))
 PAIR = pcs(role("a", 2), role("b"))
@@ -33,16 +39,18 @@ PAIR = pcs(role("a", 2), role("b"))
 def seen(
     *cliques: CliqueView,
     observed: PodCliqueSet = PAIR,
-    surroundings: ClusterContext = NATIVE,
-    mirrors: tuple[tuple[Any, SchedulerObject], ...] = (),
+    cluster: ClusterContext = NATIVE,
+    scheduler_objects: tuple[tuple[Any, SchedulerObject], ...] = (),
     is_stored: bool = True,
 ) -> Snapshot:
     """A set with one replica, as it was observed: with its gang if that is stored."""
     gangs = (gang(*cliques),) if is_stored else ()
     view = replica(*cliques, gangs=gangs, services=(service(),))
-    view = msgspec.structs.replace(view, mirrors={gangs[0].metadata.uid: mirrors} if gangs and mirrors else {})
+    view = msgspec.structs.replace(
+        view, scheduler_objects={gangs[0].metadata.uid: scheduler_objects} if gangs and scheduler_objects else {}
+    )
     found = snapshot(observed, view)
-    return msgspec.structs.replace(found, context=build_context(observed, surroundings))
+    return msgspec.structs.replace(found, context=build_context(observed, cluster))
 
 
 def decide(found: Snapshot) -> Plan:
@@ -61,11 +69,11 @@ def b(*pods: Pod, **fields: Any) -> CliqueView:
     return clique(*pods, name="p-0-b", **{"replicas": 1, "needs": 1, **fields})
 
 
-def grouped(one: Pod, view: CliqueView, surroundings: ClusterContext = NATIVE) -> Pod:
+def grouped(one: Pod, view: CliqueView, cluster: ClusterContext = NATIVE) -> Pod:
     """In the group that its place asks for."""
-    backend = build_context(PAIR, surroundings).backend
+    backend = build_context(PAIR, cluster).backend
     index = int(one.metadata.labels[labels.POD_INDEX])
-    name = backend.group_of(pod_ask(gang(view), view, index))
+    name = backend.group_of(build_pod_input(gang(view), view, index))
     return msgspec.structs.replace(
         one, spec=msgspec.structs.replace(one.spec, scheduling_group=SchedulingGroup(pod_group_name=name))
     )
@@ -108,14 +116,14 @@ def test_groups_belong_to_their_gang() -> None:
 def test_a_gate_waits_until_its_groups_are_written() -> None:
     before = seen(*whole())
     assert "patch pods" not in told(before)
-    (finding,) = (one for one in decide(before).findings if one.reason is FindingReason.SCHEDULER_NOT_TOLD)
+    (finding,) = (one for one in decide(before).findings if one.reason is FindingReason.SCHEDULER_OBJECT_PENDING)
     assert "is written first" in finding.message
-    after = seen(*whole(), mirrors=written(before))
+    after = seen(*whole(), scheduler_objects=written(before))
     assert told(after).count("patch pods") == 3
 
 
 def test_a_missing_kind_holds_the_set_without_a_pod() -> None:
-    found = seen(a(), b(), surroundings=WITHOUT_KINDS)
+    found = seen(a(), b(), cluster=WITHOUT_KINDS)
     assert not {"create pods", "create podgroups"} & set(told(found))
     (finding,) = (one for one in decide(found).findings if one.reason is FindingReason.MISSING_DEPENDENCY)
     assert NATIVE_PODGROUPS.full_name in finding.message
@@ -124,13 +132,13 @@ def test_a_missing_kind_holds_the_set_without_a_pod() -> None:
 def test_a_hold_closes_gates_of_what_was_never_placed() -> None:
     first, second = whole()
     groups = written(seen(first, second))
-    assert "patch pods" not in told(seen(first, second, surroundings=WITHOUT_KINDS, mirrors=groups))
+    assert "patch pods" not in told(seen(first, second, cluster=WITHOUT_KINDS, scheduler_objects=groups))
 
 
 def test_a_waiting_pod_in_a_group_that_is_not_kept_is_made_anew() -> None:
     first, second = a(gated(0), grouped(gated(1), a())), whole()[1]
     groups = written(seen(first, second))
-    deleted = [one for one in actions(decide(seen(first, second, mirrors=groups))) if isinstance(one, Delete)]
+    deleted = [one for one in actions(decide(seen(first, second, scheduler_objects=groups))) if isinstance(one, Delete)]
     assert [one.name for one in deleted] == [first.active[0].metadata.name]
     assert "scheduling group" in deleted[0].reason
 
@@ -141,7 +149,7 @@ def test_a_pod_on_a_node_stays_whatever_group_it_names() -> None:
 
 
 def test_where_gangs_are_switched_off_waiting_pods_leave_their_groups() -> None:
-    assert told(seen(*whole(), surroundings=OFF)).count("delete pods") == 3
+    assert told(seen(*whole(), cluster=OFF)).count("delete pods") == 3
 
 
 def test_a_waiting_pod_above_the_minimum_makes_room_for_one_below_it() -> None:
@@ -161,7 +169,7 @@ def test_a_pod_above_the_minimum_that_runs_keeps_its_place() -> None:
 
 
 def test_where_gangs_are_switched_off_the_set_says_so() -> None:
-    found = decide(seen(*whole(pod), surroundings=OFF))
+    found = decide(seen(*whole(pod), cluster=OFF))
     (finding,) = (one for one in found.findings if one.reason is FindingReason.NOT_AS_A_GANG)
     assert finding.message == "no gangs here"
 
@@ -173,7 +181,7 @@ def test_what_the_scheduler_says_stands_in_the_gangs_condition_while_it_waits() 
         (kind, msgspec.structs.replace(one, status={"conditions": [condition]}))
         for kind, one in written(seen(first, second))
     )
-    decided = decide(seen(first, second, mirrors=groups))
+    decided = decide(seen(first, second, scheduler_objects=groups))
     (finding,) = (one for one in decided.findings if one.reason is FindingReason.DOES_NOT_FIT)
     assert "full" in finding.message
     (status,) = (one for one in decided.statuses if one.resource is PODGANGS)
@@ -190,12 +198,12 @@ class _Told(msgspec.Struct, frozen=True):
 def test_what_goes_comes_before_what_is_made_anew_under_its_name() -> None:
     one = msgspec.convert({"metadata": {"name": "r", "namespace": "default", "uid": "u"}}, SchedulerObject)
     body: JsonObject = {"metadata": {"name": "r"}, "spec": {}}
-    decided = MirrorPlan(
-        create=(NewMirror(resource=NATIVE_COMPOSITES, name="r", body=body),),
-        patch=(MirrorPatch(resource=NATIVE_PODGROUPS, mirror=one, patch={"spec": {}}, reason="lower"),),
-        delete=(MirrorDelete(resource=NATIVE_COMPOSITES, mirror=one, reason="swapped"),),
+    decided = SchedulerObjectPlan(
+        create=(NewSchedulerObject(resource=NATIVE_COMPOSITES, name="r", body=body),),
+        patch=(SchedulerObjectPatch(resource=NATIVE_PODGROUPS, existing=one, patch={"spec": {}}, reason="lower"),),
+        delete=(SchedulerObjectDelete(resource=NATIVE_COMPOSITES, existing=one, reason="swapped"),),
     )
-    first, second = mirror_stages(gang(), decided)
+    first, second = scheduler_object_stages(gang(), decided)
     kinds: list[type[Action]] = [type(action) for action in (*first, *second)]
     assert kinds == [Delete, Create, Patch]
-    assert mirror_stages(None, decided) == ((), ())
+    assert scheduler_object_stages(None, decided) == ((), ())

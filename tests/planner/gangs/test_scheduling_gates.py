@@ -6,26 +6,26 @@ from grove.api.labels import GATE
 from grove.api.reasons import FindingReason
 from grove.api.resources import PODS
 from grove.planner.actions import Finding, Patch
-from grove.planner.gangs.scheduling_gates import GateVerdict, base_placement, gang_gate, gate_finding, plan_gates
+from grove.planner.gangs.scheduling_gates import GateDecision, base_placement, gang_gate, gate_finding, plan_gates
 from grove.planner.views import CliqueView
 from tests.dsl import clique, failed, gang, gated, pod, starting
 
 Cliques = tuple[CliqueView, ...]
 
-COMPLETE = GateVerdict(may_go=True, reason=FindingReason.GANG_COMPLETE, message="every pod of the gang exists")
-STARTED = GateVerdict(may_go=True, reason=FindingReason.GANG_STARTED, message="the gang was placed before")
-AT_MINIMUM = GateVerdict(
-    may_go=True, reason=FindingReason.GANG_AT_MINIMUM, message="the minima exist and the rest is refused"
+COMPLETE = GateDecision(may_go=True, reason=FindingReason.GANG_COMPLETE, message="every pod of the gang exists")
+STARTED = GateDecision(may_go=True, reason=FindingReason.GANG_STARTED, message="the gang was placed before")
+AT_MINIMUM = GateDecision(
+    may_go=True, reason=FindingReason.GANG_AT_MINIMUM, message="the minima exist and the rest is rejected"
 )
 
 
-def incomplete(message: str) -> GateVerdict:
-    return GateVerdict(may_go=False, reason=FindingReason.GANG_INCOMPLETE, message=message)
+def incomplete(message: str) -> GateDecision:
+    return GateDecision(may_go=False, reason=FindingReason.GANG_INCOMPLETE, message=message)
 
 
-def base_gate(*cliques: CliqueView, clique_count: int | None = None, is_refused: bool = False) -> GateVerdict:
+def base_gate(*cliques: CliqueView, clique_count: int | None = None, is_rejected: bool = False) -> GateDecision:
     count = len(cliques) if clique_count is None else clique_count
-    return gang_gate(cliques, clique_count=count, is_refused=is_refused, base=None)
+    return gang_gate(cliques, clique_count=count, is_rejected=is_rejected, base=None)
 
 
 class TestABaseGang:
@@ -44,8 +44,8 @@ class TestABaseGang:
         assert base_gate(clique(gated(0)), clique_count=2) == incomplete("1 of 2 cliques exist")
 
     def test_leaving_pods_do_not_complete_it(self) -> None:
-        leaving = gated(1, leaving=True)
-        assert base_gate(clique(gated(0), leaving, replicas=2)) == incomplete("1 of 2 pods of p-0-a exist")
+        terminating = gated(1, terminating=True)
+        assert base_gate(clique(gated(0), terminating, replicas=2)) == incomplete("1 of 2 pods of p-0-a exist")
 
     @pytest.mark.parametrize(
         ("existing", "verdict"),
@@ -55,14 +55,14 @@ class TestABaseGang:
             pytest.param(3, COMPLETE, id="complete after all"),
         ],
     )
-    def test_opens_at_its_minima_when_the_server_refuses_the_rest(self, existing: int, verdict: GateVerdict) -> None:
+    def test_opens_at_its_minima_when_the_server_refuses_the_rest(self, existing: int, verdict: GateDecision) -> None:
         pods = tuple(gated(index) for index in range(existing))
-        assert base_gate(clique(*pods, replicas=3, needs=2), is_refused=True) == verdict
+        assert base_gate(clique(*pods, replicas=3, needs=2), is_rejected=True) == verdict
 
     def test_every_clique_needs_its_minimum_for_that(self) -> None:
         first = clique(gated(0), replicas=2, needs=1)
         second = clique(name="p-0-b", replicas=2, needs=1)
-        assert base_gate(first, second, is_refused=True) == incomplete("1 of 2 pods of p-0-a exist")
+        assert base_gate(first, second, is_rejected=True) == incomplete("1 of 2 pods of p-0-a exist")
 
     @pytest.mark.parametrize(
         "sign",
@@ -71,7 +71,7 @@ class TestABaseGang:
             pytest.param(pod(1, gates=("theirs",)), id="a pod behind another's gate only"),
             pytest.param(pod(1, phase="Succeeded"), id="a pod that succeeded"),
             pytest.param(failed(1), id="a pod that failed"),
-            pytest.param(pod(1, leaving=True), id="a pod that is being deleted"),
+            pytest.param(pod(1, terminating=True), id="a pod that is being deleted"),
         ],
     )
     def test_that_was_placed_before_lets_a_replacement_follow_at_once(self, sign: object) -> None:
@@ -85,15 +85,15 @@ class TestABaseGang:
         assert base_gate(clique(replicas=0)) == COMPLETE
 
 
-def placement(*cliques: CliqueView, clique_count: int | None = None) -> GateVerdict:
+def placement(*cliques: CliqueView, clique_count: int | None = None) -> GateDecision:
     return base_placement(cliques, base_name="p-0", clique_count=len(cliques) if clique_count is None else clique_count)
 
 
-SCHEDULED = GateVerdict(may_go=True, reason=FindingReason.BASE_SCHEDULED, message="base gang p-0 is scheduled")
+SCHEDULED = GateDecision(may_go=True, reason=FindingReason.BASE_SCHEDULED, message="base gang p-0 is scheduled")
 
 
-def unscheduled(message: str) -> GateVerdict:
-    return GateVerdict(may_go=False, reason=FindingReason.BASE_NOT_SCHEDULED, message=message)
+def unscheduled(message: str) -> GateDecision:
+    return GateDecision(may_go=False, reason=FindingReason.BASE_NOT_SCHEDULED, message=message)
 
 
 class TestABaseIsScheduled:
@@ -109,7 +109,7 @@ class TestABaseIsScheduled:
         assert placement(clique(pod(0), pod(1, phase="Succeeded"), needs=2)) == SCHEDULED
 
     def test_leaving_and_failed_pods_do_not_count(self) -> None:
-        assert placement(clique(pod(0, leaving=True), failed(1), needs=1)) == unscheduled(
+        assert placement(clique(pod(0, terminating=True), failed(1), needs=1)) == unscheduled(
             "base gang p-0 is not scheduled: p-0-a has 0 of 1 pods on nodes"
         )
 
@@ -122,14 +122,14 @@ class TestAScaledGang:
 
     @pytest.mark.parametrize("cliques", [(clique(gated(0)),), (clique(gated(0), pod(1)),)], ids=["new", "started"])
     def test_waits_for_its_base_whatever_its_own_state(self, cliques: Cliques) -> None:
-        assert gang_gate(cliques, clique_count=1, is_refused=False, base=self.CLOSED) == self.CLOSED
+        assert gang_gate(cliques, clique_count=1, is_rejected=False, base=self.CLOSED) == self.CLOSED
 
     def test_then_waits_until_it_is_complete_itself(self) -> None:
         short = (clique(gated(0), replicas=2),)
-        assert gang_gate(short, clique_count=1, is_refused=False, base=SCHEDULED) == incomplete(
+        assert gang_gate(short, clique_count=1, is_rejected=False, base=SCHEDULED) == incomplete(
             "1 of 2 pods of p-0-a exist"
         )
-        assert gang_gate((clique(gated(0)),), clique_count=1, is_refused=False, base=SCHEDULED) == COMPLETE
+        assert gang_gate((clique(gated(0)),), clique_count=1, is_rejected=False, base=SCHEDULED) == COMPLETE
 
 
 def opened(name: str, gates: list[dict[str, str]]) -> Patch:
@@ -171,7 +171,7 @@ class TestOpening:
         assert plan_gates(gang(view), (view,), incomplete("because")) == ()
 
     def test_ended_and_leaving_pods_are_left_alone(self) -> None:
-        view = clique(gated(0, leaving=True), gated(1, phase="Failed"))
+        view = clique(gated(0, terminating=True), gated(1, phase="Failed"))
         assert plan_gates(gang(clique(gated(0), gated(1))), (view,), COMPLETE) == ()
 
 

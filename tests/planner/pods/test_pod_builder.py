@@ -10,18 +10,18 @@ from grove.planner.pods.pod_builder import PodBuilder
 from tests.dsl import clique
 
 
-def cast(pod_spec: JsonObject, *, index: int = 1, failures: int = 0, **metadata: Any) -> JsonObject:
+def build(pod_spec: JsonObject, *, index: int = 1, failures: int = 0, **metadata: Any) -> JsonObject:
     observed = clique(name="p-3-a", **metadata)
     spec = PodCliqueSpec(pod_spec=pod_spec)
     observed = msgspec.structs.replace(observed, clique=msgspec.structs.replace(observed.clique, spec=spec))
-    return PodBuilder(observed).cast("p-3-a-1-xyz42", index, failures)
+    return PodBuilder(observed).build("p-3-a-1-xyz42", index, failures)
 
 
 LABELS = {"app.kubernetes.io/part-of": "p", "grove.io/podcliqueset-replica-index": "3", "team": "x"}
 
 
 def test_a_pod_is_its_cliques_pod_spec_with_our_gate_and_its_place() -> None:
-    pod = cast(
+    pod = build(
         {"containers": [{"name": "main", "image": "i"}], "terminationGracePeriodSeconds": 5},
         labels=LABELS,
         annotations={"note": "kept"},
@@ -79,7 +79,7 @@ COMMON = ["GROVE_PCS_NAME", "GROVE_PCS_INDEX", "GROVE_PCLQ_NAME", "GROVE_HEADLES
 
 
 def test_our_variables_come_first_in_every_container_and_win_over_the_users() -> None:
-    pod = cast(
+    pod = build(
         {
             "containers": [
                 {"name": "one", "env": [{"name": "GROVE_PCSG_NAME"}, {"name": "MINE"}, {"name": "GROVE_PCS_NAME"}]},
@@ -94,17 +94,17 @@ def test_our_variables_come_first_in_every_container_and_win_over_the_users() ->
 
 
 def test_gates_the_user_wrote_are_kept_and_ours_is_there_once() -> None:
-    pod = cast({"schedulingGates": [{"name": "theirs"}, {"name": "grove.io/podgang-pending-creation"}]})
+    pod = build({"schedulingGates": [{"name": "theirs"}, {"name": "grove.io/podgang-pending-creation"}]})
     assert pod["spec"]["schedulingGates"] == [{"name": "grove.io/podgang-pending-creation"}, {"name": "theirs"}]
 
 
 def test_the_scheduler_the_user_asked_for_is_kept() -> None:
-    assert cast({"schedulerName": "kai"})["spec"]["schedulerName"] == "kai"
-    assert cast({"schedulerName": ""})["spec"]["schedulerName"] == "default-scheduler"
+    assert build({"schedulerName": "kai"})["spec"]["schedulerName"] == "kai"
+    assert build({"schedulerName": ""})["spec"]["schedulerName"] == "default-scheduler"
 
 
 def test_a_replacement_remembers_how_often_its_index_failed() -> None:
-    assert cast({}, failures=3, annotations={"note": "kept"})["metadata"]["annotations"] == {
+    assert build({}, failures=3, annotations={"note": "kept"})["metadata"]["annotations"] == {
         "note": "kept",
         "grove.io/consecutive-failures": "3",
     }
@@ -112,7 +112,7 @@ def test_a_replacement_remembers_how_often_its_index_failed() -> None:
 
 def test_pods_of_one_mold_do_not_share_what_differs() -> None:
     mold = PodBuilder(clique(name="p-0-a"))
-    first, second = mold.cast("x", 0, 1), mold.cast("y", 1, 0)
+    first, second = mold.build("x", 0, 1), mold.build("y", 1, 0)
     assert [pod["metadata"]["labels"]["grove.io/podclique-pod-index"] for pod in (first, second)] == ["0", "1"]
     assert [pod["spec"]["hostname"] for pod in (first, second)] == ["p-0-a-0", "p-0-a-1"]
     assert second["metadata"]["annotations"] == {}

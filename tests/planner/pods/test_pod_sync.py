@@ -10,7 +10,7 @@ from grove.api import names
 from grove.api.labels import GATE
 from grove.api.types.meta import Condition
 from grove.api.types.pod import ContainerState, ContainerStatus, Pod, RunningState, TerminatedState
-from grove.planner.pods.pod_sync import FIRST_NAMES, HEALTHY_LIFE, CliquePods, NewPod, PodToDelete, plan_pods
+from grove.planner.pods.pod_sync import FIRST_NAMES, HEALTHY_RUN_TIME, CliquePods, NewPod, PodToDelete, plan_pods
 from grove.planner.views import CliqueView
 from tests.dsl import NOW, SECOND, at, clique, failed, gated, pod, starting
 
@@ -83,7 +83,7 @@ def test_index_1_is_not_given_the_name_of_index_10() -> None:
 
 
 def test_a_deleted_pods_index_is_free_at_once_under_a_new_name() -> None:
-    view = clique(pod(0), pod(1, leaving=True), replicas=2)
+    view = clique(pod(0), pod(1, terminating=True), replicas=2)
     decided = plan_pods(view, (name_of(0), name_of(1)), NOW)
     assert decided == CliquePods(names=(name_of(0), name_of(1, name_of(1))), create=(new(1, name_of(1)),))
 
@@ -101,12 +101,12 @@ def test_names_differ_between_lives_of_a_clique() -> None:
 class TestTwoPodsOfOneIndex:
     def test_the_one_the_gang_references_stays(self) -> None:
         first, second = pod(0, name="p-0-a-0-aaaaa"), pod(0, name="p-0-a-0-bbbbb")
-        for kept, given_up in ((first, second), (second, first)):
+        for kept, failed_indices in ((first, second), (second, first)):
             decided = plan_pods(clique(first, second, replicas=1), (kept.metadata.name,), NOW)
             assert decided == CliquePods(
                 names=(kept.metadata.name,),
-                delete=(PodToDelete(pod=given_up, reason=f"index 0 is held by {kept.metadata.name}"),),
-                needs_look=True,
+                delete=(PodToDelete(pod=failed_indices, reason=f"index 0 is held by {kept.metadata.name}"),),
+                needs_live_read=True,
             )
 
     @pytest.mark.parametrize("referenced", [(), ("p-0-a-0-aaaaa", "p-0-a-0-bbbbb")])
@@ -167,8 +167,8 @@ class TestScaleIn:
             assert decide(clique(*pods, replicas=1)) == CliquePods(
                 names=(more.metadata.name,),
                 last_names=(less.metadata.name,),
-                delete=(PodToDelete(pod=less, reason="the clique has 2 pods and asks for 1"),),
-                needs_look=True,
+                delete=(PodToDelete(pod=less, reason="the clique has 2 pods and requests 1"),),
+                needs_live_read=True,
             )
 
     def test_each_key_outweighs_all_later_ones(self) -> None:
@@ -209,7 +209,7 @@ class TestAPodThatEnded:
         assert decided == CliquePods(
             names=(name_of(0), name_of(1, name_of(1))),
             create=(new(1, name_of(1), failures=1),),
-            delete=(PodToDelete(pod=ended, reason=f"pod {name_of(1)} ended ({phase}) and is not needed any more"),),
+            delete=(PodToDelete(pod=ended, reason=f"pod {name_of(1)} ended ({phase}) and is no longer needed"),),
         )
 
     @pytest.mark.parametrize(
@@ -225,7 +225,8 @@ class TestAPodThatEnded:
         assert decide(view, due).create == (new(1, name_of(1), failures=failures + 1),)
 
     @pytest.mark.parametrize(
-        ("life", "is_healthy"), [(HEALTHY_LIFE - SECOND, False), (HEALTHY_LIFE, True), (HEALTHY_LIFE + SECOND, True)]
+        ("life", "is_healthy"),
+        [(HEALTHY_RUN_TIME - SECOND, False), (HEALTHY_RUN_TIME, True), (HEALTHY_RUN_TIME + SECOND, True)],
     )
     def test_starts_the_count_anew_after_a_long_life(self, life: timedelta, is_healthy: bool) -> None:
         view = clique(failed(0, failures=5, created=NOW - life, ended=NOW), replicas=1)
@@ -239,7 +240,7 @@ class TestAPodThatEnded:
         assert decided == CliquePods(
             names=("p-0-a-0-later",),
             requeue_at=at(20),
-            delete=(PodToDelete(pod=first, reason="pod p-0-a-0-first ended (Failed) and is not needed any more"),),
+            delete=(PodToDelete(pod=first, reason="pod p-0-a-0-first ended (Failed) and is no longer needed"),),
         )
 
     def test_the_earliest_replacement_wakes_the_set(self) -> None:
@@ -251,10 +252,10 @@ class TestAPodThatEnded:
         gone = failed(5, failures=3)
         decided = decide(clique(pod(0), taken, gone, replicas=1))
         assert [entry.pod for entry in decided.delete] == [taken, gone]
-        assert (decided.create, decided.requeue_at, decided.needs_look) == ((), None, False)
+        assert (decided.create, decided.requeue_at, decided.needs_live_read) == ((), None, False)
 
     def test_leaves_no_second_pod_behind_when_it_is_leaving_already(self) -> None:
-        view = clique(pod(0, phase="Failed", leaving=True), replicas=1)
+        view = clique(pod(0, phase="Failed", terminating=True), replicas=1)
         decided = plan_pods(view, (name_of(0),), NOW)
         assert decided == CliquePods(names=(name_of(0, name_of(0)),), create=(new(0, name_of(0)),))
 

@@ -17,6 +17,7 @@ from grove.api.types.podclique import (
     PodsSelectedToUpdate,
 )
 from grove.planner.rollout.clique_update import LINGERING, CliqueRoll, roll_clique
+from grove.planner.rollout.update_progress import UpdateInput
 from grove.planner.views import CliqueView
 from tests.dsl import NOW, at, clique, failed, gated, pod, starting
 
@@ -48,13 +49,15 @@ def new(index: int, **fields: Any) -> Pod:
 def view(
     *pods: Pod,
     progress: CliqueRollingUpdateProgress | None = None,
-    aimed_at: str = "new",
+    stored_hashes_of_target: str = "new",
     template: str = "new",
     replicas: int | None = None,
     needs: int = 1,
 ) -> CliqueView:
     """A clique whose object has `template`, and whose stored progress aims at `aimed_at`."""
-    told = CliqueUpdateProgress(pod_clique_set_generation_hash=f"set-{aimed_at}", pod_template_hash=aimed_at)
+    told = CliqueUpdateProgress(
+        pod_clique_set_generation_hash=f"set-{stored_hashes_of_target}", pod_template_hash=stored_hashes_of_target
+    )
     found = clique(
         *pods,
         replicas=replicas,
@@ -69,8 +72,9 @@ def view(
 
 def roll(seen: CliqueView, *, may_start: bool = True, must_stop: bool = False, now: datetime = LATER) -> CliqueRoll:
     told = seen.clique.status.update_progress
-    is_aimed = told is not None and told.pod_clique_set_generation_hash == "set-new"
-    return roll_clique(seen, "new", is_aimed=is_aimed, may_start=may_start, must_stop=must_stop, now=now)
+    has_same_target = told is not None and told.pod_clique_set_generation_hash == "set-new"
+    inputs = UpdateInput(has_same_target=has_same_target, may_start=may_start, must_stop=must_stop, now=now)
+    return roll_clique(seen, "new", inputs)
 
 
 # It begins, is aimed anew, and stops
@@ -87,7 +91,11 @@ def test_in_its_turn_an_outdated_clique_says_that_it_is_updated_before_it_does_a
         param(view(new(0)), True, id="nothing is old"),
         param(view(new(0), progress=ENDED), True, id="it was updated before"),
         param(view(old(0), template="old"), False, id="not its turn"),
-        param(view(old(0), template="old", progress=ENDED, aimed_at="old"), False, id="not its turn, updated before"),
+        param(
+            view(old(0), template="old", progress=ENDED, stored_hashes_of_target="old"),
+            False,
+            id="not its turn, updated before",
+        ),
     ],
 )
 def test_who_has_nothing_to_do_or_no_turn_says_nothing_new(seen: CliqueView, is_done: bool) -> None:
@@ -101,7 +109,7 @@ def test_the_object_takes_the_template_over_before_any_pod_goes() -> None:
 
 
 def test_an_update_that_aims_at_something_older_is_aimed_anew_before_it_goes_on() -> None:
-    seen = view(old(0), old(1), progress=rolling(), aimed_at="middle", template="middle")
+    seen = view(old(0), old(1), progress=rolling(), stored_hashes_of_target="middle", template="middle")
     assert roll(seen) == CliqueRoll(progress=rolling(started=LATER), is_done=False)
 
 
@@ -129,17 +137,23 @@ def test_a_switch_to_on_delete_ends_an_update_where_it_is() -> None:
     ("seen", "left"),
     [
         param(
-            view(new(0, template_hash="middle"), old(1), progress=rolling(MINE), aimed_at="middle"),
+            view(new(0, template_hash="middle"), old(1), progress=rolling(MINE), stored_hashes_of_target="middle"),
             None,
             id="its successor is ready",
         ),
         param(
-            view(new(2, template_hash="middle"), old(1), replicas=3, progress=rolling(MINE), aimed_at="middle"),
+            view(
+                new(2, template_hash="middle"),
+                old(1),
+                replicas=3,
+                progress=rolling(MINE),
+                stored_hashes_of_target="middle",
+            ),
             None,
             id="another got its place",
         ),
         param(
-            view(starting(0, template_hash="middle"), old(1), progress=rolling(MINE), aimed_at="middle"),
+            view(starting(0, template_hash="middle"), old(1), progress=rolling(MINE), stored_hashes_of_target="middle"),
             PodsSelectedToUpdate(current="p-0-a-0-older"),
             id="nobody made up for it",
         ),
@@ -149,13 +163,13 @@ def test_a_switch_to_on_delete_ends_an_update_where_it_is() -> None:
                 new(1),
                 new(2),
                 progress=rolling(MINE),
-                aimed_at="middle",
+                stored_hashes_of_target="middle",
             ),
             PodsSelectedToUpdate(current="p-0-a-0-older", ready_before=2),
             id="back to a template that pods still run, which make up for nothing",
         ),
         param(
-            view(old(0), old(1), progress=rolling(MINE), aimed_at="middle"),
+            view(old(0), old(1), progress=rolling(MINE), stored_hashes_of_target="middle"),
             None,
             id="it was chosen and still runs, and is chosen again",
         ),
@@ -174,7 +188,8 @@ def test_a_change_of_other_cliques_keeps_the_choice() -> None:
     chosen = rolling("p-0-a-2-older", "p-0-a-0-newer", "p-0-a-1-newer")
     # One of those that were ready before is not ready now; it is still no successor of the one that was taken.
     seen = view(new(0), starting(1), starting(2), old(3), progress=chosen)
-    found = roll_clique(seen, "new", is_aimed=False, may_start=True, must_stop=False, now=LATER)
+    inputs = UpdateInput(has_same_target=False, may_start=True, must_stop=False, now=LATER)
+    found = roll_clique(seen, "new", inputs)
     assert found.progress == msgspec.structs.replace(chosen, update_started_at=LATER)
 
 
@@ -298,11 +313,11 @@ def test_pods_that_are_deleted_are_looked_at_afresh_first() -> None:
     choosing = roll(view(old(0), progress=rolling()))
     taking = roll(view(old(0), progress=rolling(MINE)))
     waiting = roll(view(starting(0), progress=rolling(MINE)))
-    assert [found.needs_look for found in (choosing, taking, waiting)] == [True, True, False]
+    assert [found.needs_live_read for found in (choosing, taking, waiting)] == [True, True, False]
 
 
 def test_an_update_ends_with_the_deletion_of_the_last_old_pod_not_before() -> None:
-    seen = view(new(0), old(1, leaving=True), replicas=1, progress=rolling("p-0-a-1-older"))
+    seen = view(new(0), old(1, terminating=True), replicas=1, progress=rolling("p-0-a-1-older"))
     goes_at = NOW + LINGERING
     before, then = (roll(seen, now=now) for now in (goes_at - LINGERING / 30, goes_at))
     assert (before.is_done, before.requeue_at) == (False, goes_at)

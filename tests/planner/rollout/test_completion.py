@@ -11,12 +11,13 @@ from grove.api.types.meta import Condition
 from grove.api.types.pod import Pod
 from grove.api.types.podclique import CliqueRollingUpdateProgress, PodCliqueStatus
 from grove.api.types.podcliqueset import CurrentlyUpdating
-from grove.planner.desired_state import draw_replica
-from grove.planner.pods.create_backoff import CreateBackoff
+from grove.planner.desired_state import build_desired_replica
+from grove.planner.gangs.rejected_gangs import CreateBackoff
+from grove.planner.replica_facts import DEFAULT_ENVIRONMENT, ReplicaFacts
 from grove.planner.rollout.clique_update import CliqueRoll
-from grove.planner.rollout.completion import Completion, judge_completion
+from grove.planner.rollout.completion import Completion, check_completion
 from grove.planner.rollout.group_update import GroupRoll
-from grove.planner.rollout.replica_update import ReplicaRoll
+from grove.planner.rollout.replica_update import ReplicaRoll, UpdateRole
 from grove.planner.status.group_replicas import group_replicas
 from grove.planner.teardown.recreation import Recreations
 from grove.planner.views import CliqueView, ReplicaView
@@ -28,8 +29,8 @@ BEFORE = at(-600)
 LONG_AGO = at(-900)
 
 
-def turn(was_available: bool | None, began_at: datetime = NOW) -> CurrentlyUpdating:
-    return CurrentlyUpdating(replica_index=0, update_started_at=began_at, was_available=was_available)
+def current_replica(was_available: bool | None) -> CurrentlyUpdating:
+    return CurrentlyUpdating(replica_index=0, update_started_at=NOW, was_available=was_available)
 
 
 def full(index: int = 0, *, since: datetime = NOW, **fields: Any) -> Pod:
@@ -39,35 +40,37 @@ def full(index: int = 0, *, since: datetime = NOW, **fields: Any) -> Pod:
     return msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, conditions=(told,)))
 
 
-def judge(
+def check(
     seen: ReplicaView,
     *,
     was_available: bool | None = False,
     is_updated: bool = True,
     refused: CreateBackoff | None = None,
-    began_at: datetime = NOW,
+    is_recorded: bool = True,
     now: datetime = LATER,
 ) -> Completion:
     """Of a clique `a` that needs one pod and, where the replica has a group, a group `g` of one clique `b`."""
     groups = (scaling("g", "b", replicas=2, needs=1),) if seen.groups else ()
     cliques = (role("a", 2, needs=1), role("b")) if groups else (role("a", 2, needs=1),)
     asked = context(pcs(*cliques, groups=groups))
-    blueprint = draw_replica(asked, 0, {})
-    recreations = Recreations(seen, blueprint)
+    desired = build_desired_replica(asked, 0, {})
+    recreations = Recreations(seen, desired)
+    facts = ReplicaFacts(
+        context=asked,
+        replica=seen,
+        desired=desired,
+        recreations=recreations,
+        groups={one.name: group_replicas(seen, desired, one, recreations) for one in desired.groups},
+        role=UpdateRole(is_current=True, current_replica=current_replica(was_available) if is_recorded else None),
+        environment=DEFAULT_ENVIRONMENT,
+        now=now,
+        is_build_held=False,
+    )
     roll = ReplicaRoll(
         cliques={"p-0-a": CliqueRoll(is_done=is_updated)} if "p-0-a" in seen.cliques else {},
         groups={"p-0-g": GroupRoll()} if groups else {},
     )
-    return judge_completion(
-        seen,
-        blueprint,
-        recreations,
-        {one.name: group_replicas(seen, blueprint, one, recreations) for one in blueprint.groups},
-        dict.fromkeys(seen.cliques, refused),
-        roll,
-        turn(was_available, began_at),
-        now,
-    )
+    return check_completion(facts, dict.fromkeys(seen.cliques, refused), roll)
 
 
 def alone(*pods: Pod, replicas: int | None = None, **fields: Any) -> ReplicaView:
@@ -88,17 +91,17 @@ def grouped(*members: CliqueView) -> ReplicaView:
     return replica(ready, *members, groups=(group("p-0-g", "b", replicas=2),), gangs=(base, *scaled))
 
 
-REFUSAL = CreateBackoff(message="exceeded quota", since=NOW, retry_at=LATER, give_back_at=None)
+REFUSAL = CreateBackoff(message="exceeded quota", since=NOW, retry_at=LATER, release_at=None)
 
 
 @pytest.mark.parametrize("was_available", [True, False, None])
 def test_a_replica_with_all_its_minima_is_done_whatever_it_was(was_available: bool | None) -> None:
-    assert judge(alone(pod(0), starting(1)), was_available=was_available) == Completion(is_done=True)
-    assert judge(grouped(member(0, gated()), member(1, pod(0)))).is_done
+    assert check(alone(pod(0), starting(1)), was_available=was_available) == Completion(is_done=True)
+    assert check(grouped(member(0, gated()), member(1, pod(0)))).is_done
 
 
 def test_a_clique_that_has_its_minimum_still_makes_up_for_what_was_taken() -> None:
-    assert not judge(alone(pod(0), starting(1)), is_updated=False).is_done
+    assert not check(alone(pod(0), starting(1)), is_updated=False).is_done
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,7 @@ def test_a_clique_that_has_its_minimum_still_makes_up_for_what_was_taken() -> No
     ],
 )
 def test_pods_that_load_crash_or_are_made_are_always_waited_for(seen: ReplicaView) -> None:
-    assert not judge(seen).is_done
+    assert not check(seen).is_done
 
 
 @pytest.mark.parametrize(
@@ -134,17 +137,17 @@ def test_pods_that_load_crash_or_are_made_are_always_waited_for(seen: ReplicaVie
 def test_without_room_for_a_minute_only_an_available_replica_is_waited_for(
     seen: ReplicaView, refused: CreateBackoff | None
 ) -> None:
-    assert not judge(seen, refused=refused, now=at(59.9)).is_done
-    assert judge(seen, refused=refused, now=at(59.9)).requeue_at == at(60)
-    assert judge(seen, refused=refused, now=at(60)).is_done
+    assert not check(seen, refused=refused, now=at(59.9)).is_done
+    assert check(seen, refused=refused, now=at(59.9)).requeue_at == at(60)
+    assert check(seen, refused=refused, now=at(60)).is_done
     for was_available in (True, None):
-        assert not judge(seen, refused=refused, was_available=was_available).is_done
+        assert not check(seen, refused=refused, was_available=was_available).is_done
 
 
 def test_room_is_missing_since_the_youngest_pod_has_none() -> None:
     seen = alone(full(0), full(1, created=at(30)))
-    assert not judge(seen, now=at(89)).is_done
-    assert judge(seen, now=at(90)).is_done
+    assert not check(seen, now=at(89)).is_done
+    assert check(seen, now=at(90)).is_done
 
 
 def rolled(when: datetime) -> CliqueRollingUpdateProgress:
@@ -167,12 +170,16 @@ def broken(progress: CliqueRollingUpdateProgress | None, created: datetime = LON
     ],
 )
 def test_what_was_broken_before_and_is_not_changed_is_not_waited_for(seen: ReplicaView, is_done: bool) -> None:
-    assert judge(seen).is_done is is_done
-    assert not judge(seen, was_available=True).is_done
+    assert check(seen).is_done is is_done
+    assert not check(seen, was_available=True).is_done
+
+
+def test_without_a_record_of_its_turn_a_broken_replica_is_waited_for() -> None:
+    assert not check(broken(None), is_recorded=False).is_done
 
 
 def test_what_is_waited_for_is_told() -> None:
-    found = judge(alone(starting(0)), now=at(30))
+    found = check(alone(starting(0)), now=at(30))
     assert found.wait is not None
     assert found.wait.reason is Reason.PODS_NOT_READY
     assert "p-0-a-0" in found.wait.message

@@ -17,6 +17,7 @@ from grove.api.types.podcliquescalinggroup import (
 )
 from grove.planner.rollout.clique_update import LINGERING
 from grove.planner.rollout.group_update import GroupRoll, UnitView, roll_group
+from grove.planner.rollout.update_progress import UpdateInput
 from grove.planner.views import CliqueView
 from tests.dsl import NOW, at, clique, gated, group, pod, starting
 
@@ -58,12 +59,12 @@ def new(index: int, **fields: Any) -> UnitView:
 
 def scaled(index: int) -> UnitView:
     """Of an older template and ready, in a gang of its own whose base gang is not scheduled."""
-    return msgspec.structs.replace(old(index, created=at(-90)), baseless_since=NOW)
+    return msgspec.structs.replace(old(index, created=at(-90)), base_unscheduled_since=NOW)
 
 
 def going(index: int) -> UnitView:
     """Recorded to be made anew; nothing of it exists yet."""
-    return UnitView(index=index, cliques=((None, "new"), (None, "new")), is_going=True)
+    return UnitView(index=index, cliques=((None, "new"), (None, "new")), is_recreating=True)
 
 
 def grouped(progress: GroupRollingUpdateProgress | None, needs: int) -> PodCliqueScalingGroup:
@@ -74,13 +75,14 @@ def roll(
     *units: UnitView,
     progress: GroupRollingUpdateProgress | None = None,
     needs: int = 1,
-    is_aimed: bool = True,
+    has_same_target: bool = True,
     may_start: bool = True,
     must_stop: bool = False,
     now: datetime = LATER,
 ) -> GroupRoll:
     found = grouped(progress, needs)
-    return roll_group(found, units, is_aimed=is_aimed, may_start=may_start, must_stop=must_stop, now=now)
+    inputs = UpdateInput(has_same_target=has_same_target, may_start=may_start, must_stop=must_stop, now=now)
+    return roll_group(found, units, inputs)
 
 
 # It begins and stops
@@ -105,7 +107,7 @@ def test_one_changed_member_makes_its_replica_outdated() -> None:
 
 def test_with_on_delete_it_starts_and_ends_at_once_and_no_replica_goes() -> None:
     at_once = GroupRollingUpdateProgress(update_started_at=LATER, update_ended_at=LATER)
-    assert roll(old(0), must_stop=True, is_aimed=False) == GroupRoll(progress=at_once, is_done=False)
+    assert roll(old(0), must_stop=True, has_same_target=False) == GroupRoll(progress=at_once, is_done=False)
     assert roll(old(0), must_stop=True, progress=ENDED) == GroupRoll(progress=ENDED, is_done=False)
 
 
@@ -134,7 +136,7 @@ def test_a_switch_to_on_delete_ends_an_update_where_it_is() -> None:
 def test_a_further_change_keeps_only_a_choice_that_nothing_made_up_for(
     units: tuple[UnitView, ...], left: ReplicasSelectedToUpdate | None
 ) -> None:
-    found = roll(*units, progress=rolling(0), is_aimed=False)
+    found = roll(*units, progress=rolling(0), has_same_target=False)
     again = GroupRollingUpdateProgress(update_started_at=LATER, ready_replica_indices_selected_to_update=left)
     assert found == GroupRoll(progress=again, is_done=False)
 
@@ -142,8 +144,8 @@ def test_a_further_change_keeps_only_a_choice_that_nothing_made_up_for(
 def test_a_change_of_cliques_outside_the_group_keeps_the_choice() -> None:
     # One of those that were ready before is not ready now; it does not make up for the one that was taken.
     seen = (new(0, was_updated=True), going(1), old(2), pending(3))
-    units = [msgspec.structs.replace(one, is_same_aim=True) for one in seen]
-    found = roll(*units, progress=rolling(1, 0, 3), is_aimed=False)
+    units = [msgspec.structs.replace(one, has_same_target=True) for one in seen]
+    found = roll(*units, progress=rolling(1, 0, 3), has_same_target=False)
     assert found.progress == rolling(1, 0, 3, started=LATER)
 
 
@@ -151,7 +153,7 @@ def test_a_change_of_cliques_outside_the_group_keeps_the_choice() -> None:
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    takes: tuple[int, ...] = ()
+    recreate: tuple[int, ...] = ()
     chooses: int = -1
     waits: Reason | None = None
     ends: bool = False
@@ -161,7 +163,7 @@ def step_of(found: GroupRoll, before: GroupRollingUpdateProgress) -> Step:
     assert found.progress is not None
     choice = found.progress.ready_replica_indices_selected_to_update if found.progress != before else None
     return Step(
-        takes=tuple(sorted(found.takes)),
+        recreate=tuple(sorted(found.recreate)),
         chooses=choice.current if choice else -1,
         waits=found.wait.reason if found.wait else None,
         ends=found.progress.update_ended_at is not None,
@@ -184,15 +186,15 @@ def pending(index: int, template: str = "new") -> UnitView:
     [
         param((old(0), old(1, created=at(-90))), rolling(), 1, Step(chooses=1), id="the oldest first"),
         param((old(0), old(1)), rolling(), 1, Step(chooses=0), id="then the lowest index"),
-        param((old(0), old(1)), rolling(1), 1, Step(takes=(1,)), id="what is chosen goes"),
+        param((old(0), old(1)), rolling(1), 1, Step(recreate=(1,)), id="what is chosen goes"),
         param(
             (unready(0), pending(1, "old"), old(2)),
             rolling(),
             1,
-            Step(takes=(0, 1), chooses=2),
+            Step(recreate=(0, 1), chooses=2),
             id="pending and unavailable ones go at once, and are not waited for",
         ),
-        param((unready(0), old(1)), rolling(1), 1, Step(takes=(0, 1)), id="with the one that is chosen"),
+        param((unready(0), old(1)), rolling(1), 1, Step(recreate=(0, 1)), id="with the one that is chosen"),
         param((going(0), old(1)), rolling(0), 1, Step(waits=Reason.PODS_NOT_READY), id="it is on its way"),
         param((pending(0), old(1)), rolling(0), 1, Step(waits=Reason.NO_CAPACITY), id="it is not ready yet"),
         param((new(0), old(1)), rolling(0), 1, Step(chooses=1), id="it is ready again"),
@@ -211,13 +213,13 @@ def pending(index: int, template: str = "new") -> UnitView:
         param(
             (old(0), pending(1)), rolling(0), 2, Step(waits=Reason.MINIMUM_NOT_MET), id="below the minimum: none taken"
         ),
-        param((old(0), old(1)), rolling(0), 2, Step(takes=(0,)), id="at the minimum it goes first"),
+        param((old(0), old(1)), rolling(0), 2, Step(recreate=(0,)), id="at the minimum it goes first"),
         param((old(0), old(1)), rolling(2), 1, Step(chooses=0), id="nobody waits for what a scale-in took"),
         param((new(0), new(1)), rolling(1, 0), 1, Step(ends=True), id="all is new"),
         param((new(0), pending(1)), rolling(0), 1, Step(ends=True), id="what was pending before is not waited for"),
         param((new(0), going(1)), rolling(0), 1, Step(), id="not before the last one is back"),
         param(
-            (msgspec.structs.replace(pending(0, "old"), is_going=True), old(1)),
+            (msgspec.structs.replace(pending(0, "old"), is_recreating=True), old(1)),
             rolling(),
             1,
             Step(chooses=1),
@@ -238,12 +240,12 @@ def test_the_next_step_of_a_group(
 def test_what_is_torn_down_is_looked_at_afresh_first() -> None:
     choosing, taking = roll(old(0), progress=rolling()), roll(old(0), progress=rolling(0))
     useless, waiting = roll(unready(0), progress=rolling()), roll(pending(0), progress=rolling(0))
-    assert [found.needs_look for found in (choosing, taking, useless, waiting)] == [True, True, True, False]
+    assert [found.needs_live_read for found in (choosing, taking, useless, waiting)] == [True, True, True, False]
 
 
 def test_an_update_ends_when_the_last_old_pod_has_left_not_before() -> None:
-    leaving = member(pod(template_hash="old", leaving=True), "p-0-g-0-b", "old")
-    units = (msgspec.structs.replace(new(0), leftovers=((leaving, "new"),)),)
+    terminating = member(pod(template_hash="old", terminating=True), "p-0-g-0-b", "old")
+    units = (msgspec.structs.replace(new(0), leftovers=((terminating, "new"),)),)
     goes_at = NOW + LINGERING
     before, then = (roll(*units, progress=rolling(0), now=now) for now in (goes_at - LINGERING / 30, goes_at))
     assert (before.is_done, before.requeue_at) == (False, goes_at)

@@ -117,9 +117,9 @@ def test_a_refused_revision_is_tried_again_later_and_what_was_asked_for_before_s
 
 def test_while_what_is_asked_for_is_not_stored_nobody_has_a_turn() -> None:
     targets = Targets(build_context(asking("v2")), stored("v1"))
-    turn = CurrentlyUpdating(replica_index=0, update_started_at=NOW)
-    assert not targets.role_of(replica(), turn, 0).is_turn
-    assert Targets(build_context(asking("v1")), stored("v1")).role_of(replica(), turn, 0).is_turn
+    current_replica = CurrentlyUpdating(replica_index=0, update_started_at=NOW)
+    assert not targets.build_role(replica(), current_replica, 0).is_current
+    assert Targets(build_context(asking("v1")), stored("v1")).build_role(replica(), current_replica, 0).is_current
 
 
 def test_a_revision_that_cannot_be_read_decides_nothing() -> None:
@@ -136,9 +136,9 @@ def labelled(name: str, index: int = 0) -> ReplicaView:
     return replica(index=index, gangs=[gang(name=f"p-{index}", labels={labels.GENERATION_HASH: hash_of(name)})])
 
 
-def of(snapshot_revisions: tuple[ControllerRevision, ...], view: ReplicaView, turn: int | None) -> str:
+def of(snapshot_revisions: tuple[ControllerRevision, ...], view: ReplicaView, current_replica: int | None) -> str:
     targets = Targets(build_context(asking("v2")), snapshot_revisions)
-    return targets.of(view, turn).generation_hash
+    return targets.of(view, current_replica).generation_hash
 
 
 def made_from(name: str, index: int = 0) -> ReplicaView:
@@ -150,7 +150,7 @@ def made_from(name: str, index: int = 0) -> ReplicaView:
 
 
 @pytest.mark.parametrize(
-    ("view", "turn", "runs"),
+    ("view", "current_replica", "runs"),
     [
         pytest.param(replica(), None, "v2", id="a new replica gets the newest"),
         pytest.param(labelled("v1"), None, "v1", id="what its gang says"),
@@ -162,8 +162,8 @@ def made_from(name: str, index: int = 0) -> ReplicaView:
         pytest.param(labelled("v9"), None, "v2", id="a label that nobody knows"),
     ],
 )
-def test_what_a_replica_is_made_from(view: ReplicaView, turn: int | None, runs: str) -> None:
-    assert of(stored("v1", "v2"), view, turn) == hash_of(runs)
+def test_what_a_replica_is_made_from(view: ReplicaView, current_replica: int | None, runs: str) -> None:
+    assert of(stored("v1", "v2"), view, current_replica) == hash_of(runs)
 
 
 def test_on_delete_everything_is_made_from_the_newest() -> None:

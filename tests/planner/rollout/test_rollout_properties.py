@@ -15,8 +15,8 @@ from grove.api.types.meta import Uid, find_condition
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.planner.actions import Delete, Patch, Plan
 from grove.planner.plan import plan
-from grove.planner.plan_cache import Memo
-from grove.planner.rollout.replica_order import turn_of
+from grove.planner.plan_cache import PlanCache
+from grove.planner.rollout.replica_order import current_replica_index
 from grove.planner.rollout.revision_history import Targets, clique_template_name
 from grove.planner.snapshot import Snapshot
 from grove.planner.teardown.recreation import Record, Recreation, read_record
@@ -132,7 +132,7 @@ def taken_pods(seen: Snapshot, views: dict[Uid, CliqueView], decided: Plan) -> I
             continue
         view, one = by_uid[action.uid]
         taken[view.uid] += 1
-        if index_of(view) != turn_of(seen.pcs):
+        if index_of(view) != current_replica_index(seen.pcs):
             yield f"{action.name} is taken out of turn"
         if view.ready_count < view.min_available:
             yield f"{action.name} is taken below the minimum"
@@ -154,7 +154,7 @@ def taken_replicas(seen: Snapshot, decided: Plan) -> Iterator[str]:
         before = read_record(replica.gangs[action.name]).open
         new = [one for one in msgspec.json.decode(text, type=Record).open if one not in before]
         updates = [one for one in new if "newer template" in one.reason]
-        if updates and replica.index != turn_of(seen.pcs):
+        if updates and replica.index != current_replica_index(seen.pcs):
             yield f"{action.name}: a group replica is taken out of turn"
         ready = [one for one in updates if is_ready(replica, one)]
         if len(ready) > 1:
@@ -214,10 +214,10 @@ def is_ready(replica: ReplicaView, unit: Recreation) -> bool:
 
 def settle(world: World) -> None:
     """Nothing happens any more: the world must come to rest."""
-    memo = Memo()
+    cache = PlanCache()
     for _ in range(400):
         check(world)
-        decided = visit(world, memo)
+        decided = visit(world, cache)
         moved = world.live()
         if moved or not decided.is_empty:
             continue
@@ -264,7 +264,9 @@ def crash(data: st.DataObject, world: World) -> None:
     if len(statuses) < len(decided.statuses) or not stages:
         return
     again = plan(world.snapshot(), world.now)
-    cut = tuple(type(c)(key=c.key, part=c.part, stages=c.stages[:stages], rank=c.rank) for c in again.chains)
+    cut = tuple(
+        type(c)(key=c.key, replica_index=c.replica_index, stages=c.stages[:stages], rank=c.rank) for c in again.chains
+    )
     world.carry_out(Plan(chains=cut))
 
 

@@ -2,7 +2,10 @@
 
 import msgspec
 
+from grove.api.reasons import ConditionType, FindingReason
 from grove.api.resources import CONTROLLER_REVISIONS, PODCLIQUESETS
+from grove.api.types.meta import find_condition
+from grove.api.values.times import wire_time
 from grove.planner.actions import Delete, DeleteMany, Plan
 from grove.planner.plan import plan
 from grove.planner.rollout.revision_history import Targets
@@ -67,14 +70,24 @@ def test_while_most_nodes_are_out_an_update_takes_nothing() -> None:
     world = World(pcs(role("a", 3), replicas=1))
     run_to_rest(world)
     world.change("a", "v2")
+    decided = Plan()
     for _ in range(6):
         seen = msgspec.structs.replace(world.snapshot(), hold_until=at(60))
         decided = plan(seen, world.now)
         assert [one for one in actions(decided) if isinstance(one, Delete | DeleteMany)] == []
         world.carry_out(decided)
-    run_to_rest(world)
     assert world.pcs is not None
+    held = find_condition(world.pcs.status.conditions, ConditionType.TEARDOWN_HELD)
+    assert held is not None
+    assert held.message == (
+        "the next deletions of the update are due but held until most nodes are ready again, at most until "
+        f"{wire_time(at(60))}"
+    )
+    finding = next(one for one in decided.findings if one.reason is FindingReason.UPDATING)
+    assert finding.message.endswith("its next deletions are held while most nodes are not ready")
+    run_to_rest(world)
     assert world.pcs.status.updated_replicas == 1
+    assert find_condition(world.pcs.status.conditions, ConditionType.TEARDOWN_HELD) is None
 
 
 def test_an_update_that_was_held_goes_on_when_the_hold_ends() -> None:

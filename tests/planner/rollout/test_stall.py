@@ -95,7 +95,7 @@ def test_a_minimum_that_is_not_met_is_told_with_what_keeps_it() -> None:
     wait = wait_for_minimum(seen, at(30))
     assert wait == StallReason(
         reason=Reason.MINIMUM_NOT_MET,
-        message="no further ready pod is taken, because 1 of at least 2 pods of p-0-a are ready: "
+        message="no further ready pod is replaced, because 1 of at least 2 pods of p-0-a are ready: "
         "pod new-0 has no node: no room",
         since=at(30),
     )
@@ -185,7 +185,7 @@ def test_refused_pods_are_told_at_once_in_the_servers_words() -> None:
     assert found is not None
     assert (found.reason, found.message) == (
         "PodsRejected",
-        "replica 0: pods of p-0 are refused: exceeded quota: 1 pods; allow the pods, or undo the change",
+        "replica 0: pods of p-0 are rejected: exceeded quota: 1 pods; allow the pods, or undo the change",
     )
     world.quota = None
     run_to_rest(world)

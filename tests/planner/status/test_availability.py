@@ -31,11 +31,11 @@ GOOD, BREACHED, UNKNOWN, STARTING = (
 )
 
 
-def yes(reason: Reason, message: str) -> ConditionResult:
+def condition_true(reason: Reason, message: str) -> ConditionResult:
     return ConditionResult(status=ConditionStatus.TRUE, reason=reason, message=message)
 
 
-def no(reason: Reason, message: str) -> ConditionResult:
+def condition_false(reason: Reason, message: str) -> ConditionResult:
     return ConditionResult(status=ConditionStatus.FALSE, reason=reason, message=message)
 
 
@@ -48,32 +48,32 @@ def unknown(reason: Reason, message: str) -> ConditionResult:
     [
         pytest.param(
             clique(ready=3, replicas=4, needs=3),
-            no(Reason.SUFFICIENT_READY_PODS, "3 of at least 3 pods are ready"),
+            condition_false(Reason.SUFFICIENT_READY_PODS, "3 of at least 3 pods are ready"),
             id="at its minimum",
         ),
         pytest.param(
             clique(ready=4, replicas=4, needs=3, was_available=True),
-            no(Reason.SUFFICIENT_READY_PODS, "4 of at least 3 pods are ready"),
+            condition_false(Reason.SUFFICIENT_READY_PODS, "4 of at least 3 pods are ready"),
             id="above its minimum",
         ),
         pytest.param(
             clique(ready=2, replicas=4, needs=3),
-            no(Reason.NEVER_AVAILABLE, "2 of at least 3 pods are ready"),
+            condition_false(Reason.NEVER_AVAILABLE, "2 of at least 3 pods are ready"),
             id="still starting",
         ),
         pytest.param(
             clique(ready=2, replicas=4, needs=3, was_available=True),
-            yes(Reason.INSUFFICIENT_READY_PODS, "2 of at least 3 pods are ready"),
+            condition_true(Reason.INSUFFICIENT_READY_PODS, "2 of at least 3 pods are ready"),
             id="lost a pod",
         ),
         pytest.param(
-            clique(pod(0), pod(1, leaving=True), replicas=2, was_available=True),
-            yes(Reason.INSUFFICIENT_READY_PODS, "1 of at least 2 pods are ready"),
+            clique(pod(0), pod(1, terminating=True), replicas=2, was_available=True),
+            condition_true(Reason.INSUFFICIENT_READY_PODS, "1 of at least 2 pods are ready"),
             id="a leaving pod is not ready",
         ),
         pytest.param(
             clique(pod(0), starting(1), was_available=True),
-            yes(Reason.INSUFFICIENT_READY_PODS, "1 of at least 2 pods are ready"),
+            condition_true(Reason.INSUFFICIENT_READY_PODS, "1 of at least 2 pods are ready"),
             id="a starting pod is not ready",
         ),
     ],
@@ -85,10 +85,10 @@ def test_a_clique_is_in_breach_when_it_was_available_and_lost_its_minimum(
 
 
 def test_a_clique_is_scheduled_when_its_minimum_has_nodes() -> None:
-    assert clique_scheduled(clique(starting(0), pod(1, node=""), needs=1)) == yes(
+    assert clique_scheduled(clique(starting(0), pod(1, node=""), needs=1)) == condition_true(
         Reason.SUFFICIENT_SCHEDULED_PODS, "1 of at least 1 pods have a node"
     )
-    assert clique_scheduled(clique(starting(0), pod(1, node=""), needs=2)) == no(
+    assert clique_scheduled(clique(starting(0), pod(1, node=""), needs=2)) == condition_false(
         Reason.INSUFFICIENT_SCHEDULED_PODS, "1 of at least 2 pods have a node"
     )
 
@@ -100,7 +100,7 @@ def test_a_clique_is_available_when_its_minimum_is_ready(ready: int, expected: b
 
 
 def test_a_leaving_clique_is_neither_available_nor_scheduled() -> None:
-    view = clique(ready=2, leaving=True)
+    view = clique(ready=2, terminating=True)
     assert (is_available(view), is_scheduled(view)) == (False, False)
 
 
@@ -137,7 +137,7 @@ def test_once_available_is_remembered_and_an_update_does_not_count(view: CliqueV
 READY = clique(ready=1)
 NEW = clique(replicas=1)
 LOST = clique(replicas=1, was_available=True)
-LEAVING = clique(ready=1, leaving=True)
+LEAVING = clique(ready=1, terminating=True)
 
 
 def seen(*cliques: CliqueView | None, back: bool = False, unmade: bool = False) -> GroupReplica:
@@ -170,7 +170,7 @@ def test_a_group_replica_is_as_well_as_its_worst_clique(replica: GroupReplica, h
 
 
 def found(good: int, needed: int, breached: int, in_doubt: int) -> str:
-    return f"{good} of at least {needed} replicas are good, {breached} in breach, {in_doubt} unknown"
+    return f"{good} of at least {needed} replicas are healthy, {breached} in breach, {in_doubt} unknown"
 
 
 @pytest.mark.parametrize(
@@ -179,19 +179,19 @@ def found(good: int, needed: int, breached: int, in_doubt: int) -> str:
         pytest.param(
             (BREACHED, GOOD),
             2,
-            yes(Reason.INSUFFICIENT_AVAILABLE_REPLICAS, found(1, 2, 1, 0)),
+            condition_true(Reason.INSUFFICIENT_AVAILABLE_REPLICAS, found(1, 2, 1, 0)),
             id="one is lost, and the good ones are too few",
         ),
         pytest.param(
             (BREACHED, STARTING),
             1,
-            yes(Reason.INSUFFICIENT_AVAILABLE_REPLICAS, found(0, 1, 1, 0)),
+            condition_true(Reason.INSUFFICIENT_AVAILABLE_REPLICAS, found(0, 1, 1, 0)),
             id="one that starts is no help",
         ),
         pytest.param(
             (BREACHED, UNKNOWN, GOOD),
             3,
-            yes(Reason.INSUFFICIENT_AVAILABLE_REPLICAS, found(1, 3, 1, 1)),
+            condition_true(Reason.INSUFFICIENT_AVAILABLE_REPLICAS, found(1, 3, 1, 1)),
             id="even if the unknown one were good",
         ),
         pytest.param(
@@ -209,28 +209,28 @@ def found(good: int, needed: int, breached: int, in_doubt: int) -> str:
         pytest.param(
             (GOOD, BREACHED),
             1,
-            no(Reason.SUFFICIENT_AVAILABLE_REPLICAS, found(1, 1, 1, 0)),
+            condition_false(Reason.SUFFICIENT_AVAILABLE_REPLICAS, found(1, 1, 1, 0)),
             id="enough are good without the lost one",
         ),
         pytest.param(
             (GOOD, UNKNOWN),
             1,
-            no(Reason.SUFFICIENT_AVAILABLE_REPLICAS, found(1, 1, 0, 1)),
+            condition_false(Reason.SUFFICIENT_AVAILABLE_REPLICAS, found(1, 1, 0, 1)),
             id="enough are good without the one in doubt",
         ),
         pytest.param(
             (STARTING, STARTING),
             1,
-            no(Reason.NEVER_AVAILABLE, found(0, 1, 0, 0)),
+            condition_false(Reason.NEVER_AVAILABLE, found(0, 1, 0, 0)),
             id="never available is no breach",
         ),
         pytest.param(
             (UNKNOWN, STARTING),
             2,
-            no(Reason.NEVER_AVAILABLE, found(0, 2, 0, 1)),
+            condition_false(Reason.NEVER_AVAILABLE, found(0, 2, 0, 1)),
             id="too few either way, but nothing is lost",
         ),
-        pytest.param((), 0, no(Reason.SUFFICIENT_AVAILABLE_REPLICAS, found(0, 0, 0, 0)), id="no replicas"),
+        pytest.param((), 0, condition_false(Reason.SUFFICIENT_AVAILABLE_REPLICAS, found(0, 0, 0, 0)), id="no replicas"),
     ],
 )
 def test_a_group_is_in_breach_when_too_few_replicas_can_still_be_good(

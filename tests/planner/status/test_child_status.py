@@ -9,13 +9,13 @@ import pytest
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS
 from grove.api.types.meta import Condition, ConditionStatus, JsonObject, LastError
-from grove.api.types.podclique import PodCliqueStatus
+from grove.api.types.podclique import AutoScalingConfig, PodCliqueStatus
 from grove.api.types.podcliquescalinggroup import ScalingGroupStatus
 from grove.api.types.podcliqueset import GangStatus, PodCliqueSet, PodCliqueSetStatus
 from grove.api.types.podgang import GangPhase, PodGang, PodGangStatus
 from grove.planner.actions import EventRecord, Severity, StatusPriority, StatusWrite, subject_of
+from grove.planner.gangs.rejected_gangs import CreateBackoff
 from grove.planner.plan import plan
-from grove.planner.pods.create_backoff import CreateBackoff
 from grove.planner.status.availability import ConditionResult, GroupReplica
 from grove.planner.status.child_status import clique_status, gang_health, gang_status, group_status
 from grove.planner.status.set_status import LISTED_ERRORS, LISTED_GANGS, SetFacts, set_status
@@ -61,8 +61,8 @@ def stored(view: CliqueView, write: StatusWrite | None) -> CliqueView:
     return msgspec.structs.replace(view, clique=new)
 
 
-def next_status(view: CliqueView, now: datetime = NOW, refusal: CreateBackoff | None = None) -> StatusWrite | None:
-    return clique_status(CTX, "a", view, refusal, None, now)
+def next_status(view: CliqueView, now: datetime = NOW, backoff: CreateBackoff | None = None) -> StatusWrite | None:
+    return clique_status(CTX, "a", view, backoff, None, now)
 
 
 class TestAClique:
@@ -74,8 +74,8 @@ class TestAClique:
             name="p-0-a",
             uid=clique().uid,
             resource_version="1",
-            urgency=StatusPriority.COUNT,
-            part=0,
+            priority=StatusPriority.COUNTS,
+            replica_index=0,
             patch={
                 "observedGeneration": 1,
                 "replicas": 3,
@@ -113,7 +113,7 @@ class TestAClique:
         }
 
     def test_leaving_pods_are_not_counted_and_ended_ones_are(self) -> None:
-        view = clique(pod(0), pod(1, leaving=True), pod(2, phase="Failed"), pod(3, phase="Succeeded"))
+        view = clique(pod(0), pod(1, terminating=True), pod(2, phase="Failed"), pod(3, phase="Succeeded"))
         status = decoded(view, next_status(view))
         counts = (status.replicas, status.ready_replicas, status.scheduled_replicas, status.updated_replicas)
         assert counts == (3, 1, 2, 1)
@@ -146,32 +146,34 @@ class TestAClique:
         )
 
     @pytest.mark.parametrize(
-        ("view", "urgency"),
+        ("view", "priority"),
         [
-            pytest.param(clique(gated(0), gated(1)), StatusPriority.COUNT, id="only counts"),
-            pytest.param(clique(pod(0), starting(1)), StatusPriority.COUNT, id="not all ready yet"),
-            pytest.param(clique(pod(0), starting(1), needs=1), StatusPriority.FACT, id="available for the first time"),
-            pytest.param(clique(pod(0), pod(1), was_available=True), StatusPriority.NEWS, id="all ready"),
-            pytest.param(clique(pod(0), starting(1), was_available=True), StatusPriority.FACT, id="a breach begins"),
+            pytest.param(clique(gated(0), gated(1)), StatusPriority.COUNTS, id="only counts"),
+            pytest.param(clique(pod(0), starting(1)), StatusPriority.COUNTS, id="not all ready yet"),
+            pytest.param(
+                clique(pod(0), starting(1), needs=1), StatusPriority.DURABLE, id="available for the first time"
+            ),
+            pytest.param(clique(pod(0), pod(1), was_available=True), StatusPriority.TRANSITION, id="all ready"),
+            pytest.param(clique(pod(0), starting(1), was_available=True), StatusPriority.DURABLE, id="a breach begins"),
         ],
     )
-    def test_facts_come_first_and_good_news_at_once(self, view: CliqueView, urgency: StatusPriority) -> None:
+    def test_facts_come_first_and_good_news_at_once(self, view: CliqueView, priority: StatusPriority) -> None:
         write = next_status(view)
         assert write is not None
-        assert write.urgency is urgency
+        assert write.priority is priority
 
     def test_a_breach_that_ends_is_a_fact_too(self) -> None:
         broken = clique(pod(0), starting(1), starting(2), needs=2, was_available=True)
         healed = clique(pod(0), pod(1), starting(2), needs=2, status=decoded(broken, next_status(broken)))
         write = next_status(healed)
         assert write is not None
-        assert write.urgency is StatusPriority.FACT
+        assert write.priority is StatusPriority.DURABLE
 
-    REFUSAL = CreateBackoff(message="exceeded quota", since=NOW, retry_at=at(31), give_back_at=None)
+    REFUSAL = CreateBackoff(message="exceeded quota", since=NOW, retry_at=at(31), release_at=None)
 
     def test_says_when_its_pods_are_refused_and_no_longer(self) -> None:
         view = clique(gated(0), replicas=2)
-        write = next_status(view, refusal=self.REFUSAL)
+        write = next_status(view, backoff=self.REFUSAL)
         assert write is not None
         assert write.patch["conditions"][-1] == condition("PodsRejected", "True", "CreateRejected", "exceeded quota")
         assert write.on_success == (
@@ -189,9 +191,9 @@ class TestAClique:
 
     def test_the_same_refusal_is_announced_once(self) -> None:
         view = clique(gated(0), replicas=2)
-        refused = stored(view, next_status(view, refusal=self.REFUSAL))
+        refused = stored(view, next_status(view, backoff=self.REFUSAL))
         more = msgspec.structs.replace(refused, gated_count=0)
-        write = next_status(more, refusal=self.REFUSAL)
+        write = next_status(more, backoff=self.REFUSAL)
         assert write is not None
         assert write.on_success == ()
 
@@ -208,7 +210,7 @@ class TestAClique:
             EventRecord(
                 subject=subject_of(PODCLIQUES, view.clique.metadata),
                 reason=EventReason.ALL_SCHEDULED_REPLICAS_LOST,
-                message="2 were scheduled, none is any more",
+                message="2 were scheduled before, none is now",
                 severity=Severity.WARNING,
             ),
         )
@@ -224,7 +226,7 @@ class TestAGroup:
         observed = group("p-0-g", "b", "c", **{"replicas": len(replicas), **fields})
         config = GROUP_SET.spec.template.pod_clique_scaling_groups[0]
         judged = [GroupReplica(cliques=cliques) for cliques in replicas]
-        write = group_status(GROUP_CTX, config, observed, replicas, judged, None, NOW)
+        write = group_status(GROUP_CTX, config, observed, judged, replicas, None, NOW)
         assert write is not None
         return write
 
@@ -244,12 +246,12 @@ class TestAGroup:
                     "MinAvailableBreached",
                     "False",
                     "SufficientAvailablePodCliqueScalingGroupReplicas",
-                    "1 of at least 1 replicas are good, 0 in breach, 1 unknown",
+                    "1 of at least 1 replicas are healthy, 0 in breach, 1 unknown",
                 )
             ],
             "currentPodCliqueSetGenerationHash": GROUP_CTX.generation_hash,
         }
-        assert write.urgency is StatusPriority.COUNT
+        assert write.priority is StatusPriority.COUNTS
 
     def test_a_replica_is_updated_when_it_is_available_and_runs_the_newest_template(self) -> None:
         newest = clique(pod(0, template_hash=NEWEST["grove.io/pod-template-hash"]), labels=NEWEST)
@@ -260,15 +262,15 @@ class TestAGroup:
 
     def test_breaches_are_facts_and_good_news_is_told_at_once(self) -> None:
         ready, lost, new = clique(ready=1), clique(replicas=1, was_available=True), clique(replicas=1)
-        assert self.write((ready, ready)).urgency is StatusPriority.NEWS
-        assert self.write((ready, lost)).urgency is StatusPriority.FACT
-        assert self.write((ready, new)).urgency is StatusPriority.COUNT
+        assert self.write((ready, ready)).priority is StatusPriority.TRANSITION
+        assert self.write((ready, lost)).priority is StatusPriority.DURABLE
+        assert self.write((ready, new)).priority is StatusPriority.COUNTS
 
     def test_losing_every_scheduled_replica_is_announced(self) -> None:
         old = ScalingGroupStatus(scheduled_replicas=2, observed_generation=1)
         write = self.write((None, None), (None, None), status=old)
         assert [(emit.reason, emit.message) for emit in write.on_success] == [
-            (EventReason.ALL_SCHEDULED_REPLICAS_LOST, "2 were scheduled, none is any more")
+            (EventReason.ALL_SCHEDULED_REPLICAS_LOST, "2 were scheduled before, none is now")
         ]
 
 
@@ -367,12 +369,12 @@ class TestAGang:
         assert first is not None
         assert sorted(first.patch) == ["conditions", "phase"]
         assert [one["type"] for one in first.patch["conditions"]] == ["Initialized", "Scheduled", "Ready", "Unhealthy"]
-        assert first.urgency is StatusPriority.COUNT
+        assert first.priority is StatusPriority.COUNTS
         running = gang(view, status=msgspec.convert({**first.patch, "placementScore": 0.5}, PodGangStatus))
         up = clique(pod(0), pod(1, node="", ready=False), needs=1)
         second = gang_status(running, gang_health(running, (up,), 1), at(3))
         assert second is not None
-        assert second.urgency is StatusPriority.NEWS
+        assert second.priority is StatusPriority.TRANSITION
         assert sorted(second.patch) == ["conditions", "phase", "placedIncarnation"]
         settled = msgspec.structs.replace(
             running, status=msgspec.convert({**second.patch, "placementScore": 0.5}, PodGangStatus)
@@ -405,7 +407,7 @@ class TestASet:
         waiting = set_write(pcs(generation=2, status=told), is_overstated=True)
         assert seen is not None
         assert waiting is not None
-        assert (seen.patch["observedGeneration"], seen.urgency) == (2, StatusPriority.NEWS)
+        assert (seen.patch["observedGeneration"], seen.priority) == (2, StatusPriority.TRANSITION)
         assert "observedGeneration" not in waiting.patch
 
     @pytest.mark.parametrize(("runs", "is_seen"), [("a", True), ("b", False)])
@@ -438,7 +440,7 @@ class TestASet:
             name="p",
             uid=SET_UID,
             resource_version="1",
-            urgency=StatusPriority.COUNT,
+            priority=StatusPriority.COUNTS,
             patch={
                 "observedGeneration": 1,
                 "replicas": 3,
@@ -460,7 +462,7 @@ class TestASet:
         for available in (0, 1, 2):
             write = set_write(observed, available_replicas=available)
             assert write is not None
-            assert (write.urgency is StatusPriority.NEWS) is (available == 2)
+            assert (write.priority is StatusPriority.TRANSITION) is (available == 2)
 
     def test_lists_at_most_so_many_gangs_and_errors(self) -> None:
         waiting = tuple(GangStatus(name=f"p-{i}", phase="Pending") for i in range(LISTED_GANGS + 1))
@@ -519,19 +521,21 @@ class TestASet:
         assert [error["code"] for error in write.patch["lastErrors"]] == [code]
 
     def test_names_fields_that_are_accepted_but_not_carried_out(self) -> None:
-        observed = pcs(template={"clique_startup_type": "CliqueStartupTypeInOrder"})
+        template = role("a", 2)
+        autoscaled = msgspec.structs.replace(template.spec, auto_scaling_config=AutoScalingConfig(max_replicas=3))
+        observed = pcs(msgspec.structs.replace(template, spec=autoscaled))
         write = set_write(observed)
         assert write is not None
-        (found,) = write.patch["conditions"]
-        assert (found["type"], found["status"], found["reason"]) == ("UnsupportedFields", "True", "NotSupportedYet")
-        assert [part.partition(":")[0] for part in found["message"].split("; ")] == [
-            "spec.template.cliqueStartupType",
-        ]
+        (found,) = (one for one in write.patch["conditions"] if one["type"] == "UnsupportedFields")
+        assert (found["status"], found["reason"]) == ("True", "NotSupportedYet")
+        assert found["message"].startswith(
+            "spec.template.cliques[0].spec.autoScalingConfig: autoscaling is not supported yet"
+        )
         assert [emit.reason for emit in write.on_success] == [EventReason.UNSUPPORTED_FIELDS]
         plain = msgspec.structs.replace(after(observed, write), spec=pcs().spec)
         cleared = set_write(plain)
         assert cleared is not None
-        assert cleared.patch["conditions"] is None
+        assert "UnsupportedFields" not in [one["type"] for one in cleared.patch["conditions"] or ()]
 
 
 class TestOneCondition:

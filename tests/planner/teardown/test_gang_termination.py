@@ -15,13 +15,29 @@ from grove.api.types.podcliquescalinggroup import GroupRollingUpdateProgress, Sc
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.values.times import wire_time
 from grove.planner.actions import Patch, Plan
-from grove.planner.desired_state import draw_replica
 from grove.planner.plan import plan
-from grove.planner.snapshot import UNTIL_TOLD, build_context
+from grove.planner.replica_facts import DEFAULT_ENVIRONMENT, gather_facts
+from grove.planner.rollout.replica_update import UpdateRole
+from grove.planner.snapshot import UNTIL_RELEASED, build_context
 from grove.planner.teardown.gang_termination import plan_terminations
-from grove.planner.teardown.recreation import Record, Recreation, Recreations
+from grove.planner.teardown.recreation import Record, Recreation
 from grove.planner.views import CliqueView, ReplicaView
-from tests.dsl import NOW, actions, at, clique, gang, group, pcs, pod, replica, role, scaling, service, snapshot
+from tests.dsl import (
+    NOW,
+    actions,
+    at,
+    clique,
+    gang,
+    group,
+    pcs,
+    pod,
+    problems,
+    replica,
+    role,
+    scaling,
+    service,
+    snapshot,
+)
 
 YEAR = timedelta(days=365)
 LATER = NOW + YEAR
@@ -99,7 +115,7 @@ class TestAStandaloneClique:
 
     def test_is_looked_at_again_before_anything_is_recorded(self) -> None:
         decided = plan(snapshot(standalone_set(), standalone(broken(), healthy("p-0-b"))), at(10))
-        assert [(look.resource, look.selector) for look in decided.looks] == [
+        assert [(look.resource, look.selector) for look in decided.live_reads] == [
             (PODS, f"{labels.PODCLIQUE}=p-0-a"),
             (PODCLIQUES, labels.selector({**labels.default_labels("p"), labels.SET_REPLICA_INDEX: "0"})),
         ]
@@ -154,16 +170,16 @@ class TestAStandaloneClique:
         assert intents(held) == {}
         assert [finding.reason for finding in held.findings] == [FindingReason.TEARDOWN_HELD]
         (status,) = [status for status in held.statuses if status.resource.plural == "podcliquesets"]
-        assert [one["type"] for one in status.patch["conditions"]] == ["TeardownHeld"]
         assert held.requeue_at == at(20)
-        (condition,) = status.patch["conditions"]
+        (condition,) = problems(status.patch)
+        assert condition["type"] == "TeardownHeld"
         assert condition["message"].endswith(f", at most until {wire_time(at(20))}")
         # The clock ran on.
         assert intents(plan(msgspec.structs.replace(facts, hold_until=at(20)), at(20)))
 
     def test_a_teardown_after_the_longest_hold_says_so(self) -> None:
         facts = snapshot(standalone_set(), standalone(broken(), healthy("p-0-b")))
-        late = msgspec.structs.replace(facts, hold_until=at(20), outage_until=UNTIL_TOLD)
+        late = msgspec.structs.replace(facts, hold_until=at(20), outage_until=UNTIL_RELEASED)
         (intent,) = (action for action in actions(plan(late, at(20))) if isinstance(action, Patch))
         assert intent.on_success is not None
         assert f"most nodes are still not ready, and the hold of teardowns ended at {wire_time(at(20))}" in (
@@ -196,7 +212,7 @@ class TestAGroup:
         (record,) = intents(decided).values()
         assert list(intents(decided)) == ["p-0"]
         assert [(one.group, one.index, one.incarnation) for one in record.open] == [("p-0-g", 0, "1.1")]
-        assert record.lives == {"p-0-g/0": "1.1"}
+        assert record.incarnations == {"p-0-g/0": "1.1"}
 
     def test_ends_a_scaled_replica_through_its_own_gang(self) -> None:
         seen = grouped(healthy("p-0-g-0-b"), broken("p-0-g-1-b"))
@@ -215,8 +231,8 @@ class TestAGroup:
         assert all(one.group == "" for record in intents(decided).values() for one in record.open)
 
     def test_in_doubt_whether_it_has_its_minimum_ends_nothing(self) -> None:
-        leaving = clique(ready=2, name="p-0-g-1-b", needs=2, was_available=True, leaving=True)
-        seen = grouped(broken("p-0-g-0-b"), leaving, conditions=breached("Unknown"))
+        terminating = clique(ready=2, name="p-0-g-1-b", needs=2, was_available=True, terminating=True)
+        seen = grouped(broken("p-0-g-0-b"), terminating, conditions=breached("Unknown"))
         decided = plan(snapshot(grouped_set(), seen), NOW + YEAR)
         assert intents(decided) == {}
 
@@ -224,6 +240,23 @@ class TestAGroup:
         seen = grouped(broken("p-0-g-0-b"), conditions=breached())
         waiting = plan(snapshot(grouped_set(), seen), at(9))
         assert waiting.requeue_at == at(10)
+        assert list(intents(plan(snapshot(grouped_set(), seen), at(10)))) == ["p-0"]
+
+    @pytest.mark.parametrize("scaled", [healthy("p-0-g-1-b"), None], ids=["about to be deleted", "deleted"])
+    def test_that_is_scaled_out_before_a_scale_in_is_finished_keeps_its_clock(self, scaled: CliqueView | None) -> None:
+        base = (healthy("p-0-a"), broken("p-0-g-0-b"))
+        leaving = gang(healthy("p-0-g-1-b"), name="p-0-g-0", marked=True)
+        status = ScalingGroupStatus(conditions=breached())
+        seen = replica(
+            *base,
+            *((scaled,) if scaled else ()),
+            groups=(group("p-0-g", "b", replicas=2, status=status),),
+            gangs=(gang(*base), leaving),
+            services=(service(),),
+        )
+        waiting = plan(snapshot(grouped_set(), seen), at(9))
+        (told,) = [one for one in waiting.statuses if one.resource.plural == "podcliquescalinggroups"]
+        assert [one["lastTransitionTime"] for one in told.patch.get("conditions", ())] in ([], [wire_time(NOW)])
         assert list(intents(plan(snapshot(grouped_set(), seen), at(10)))) == ["p-0"]
 
     def test_that_updates_is_not_judged(self) -> None:
@@ -275,7 +308,6 @@ def test_a_deleted_training_clique_has_the_delay_of_its_group(override: str | No
     )
     base = gang(healthy("p-0-a", 1), clique(ready=1, name="p-0-g-0-b"))
     seen = replica(healthy("p-0-a", 1), groups=(group("p-0-g", "b"),), gangs=(base,), services=(service(),))
-    blueprint = draw_replica(build_context(asked), 0, {})
-    recreations = Recreations(seen, blueprint)
-    found = plan_terminations(build_context(asked), seen, blueprint, recreations, LATER, hold_until=None)
+    facts = gather_facts(build_context(asked), seen, LATER, UpdateRole(), DEFAULT_ENVIRONMENT)
+    found = plan_terminations(facts)
     assert bool(found.restart) is is_restarted

@@ -36,9 +36,9 @@ def _placed(one: Pod, place: dict[str, str]) -> Pod:
     return msgspec.structs.replace(one, metadata=metadata)
 
 
-def seen(intent: Recreation, *cliques: CliqueView, gang_life: str = "1") -> ReplicaView:
+def seen(intent: Recreation, *cliques: CliqueView, gang_incarnation: str = "1") -> ReplicaView:
     record = msgspec.json.encode(Record(count=1, open=(intent,))).decode()
-    base = gang(*cliques, annotations={labels.RECREATION: record}, labels={labels.INCARNATION: gang_life})
+    base = gang(*cliques, annotations={labels.RECREATION: record}, labels={labels.INCARNATION: gang_incarnation})
     return replica(*cliques, groups=(group("p-0-g", "b", replicas=2, needs=2),), gangs=(base,), services=(service(),))
 
 
@@ -101,17 +101,23 @@ def test_what_was_scaled_at_run_time_comes_back_with_that_count_and_the_rest_wit
 @pytest.mark.parametrize(
     ("view", "is_dropped"),
     [
-        pytest.param(seen(WHOLE, *NEW, gang_life="1.1"), True, id="a set replica is back"),
-        pytest.param(seen(WHOLE, *NEW, gang_life="1"), False, id="its gang is still the old one"),
-        pytest.param(seen(WHOLE, *NEW[:2], gang_life="1.1"), False, id="one of its cliques is missing"),
-        pytest.param(seen(WHOLE, *NEW[:2], OLD[2], gang_life="1.1"), False, id="one of its cliques is the old one"),
+        pytest.param(seen(WHOLE, *NEW, gang_incarnation="1.1"), True, id="a set replica is back"),
+        pytest.param(seen(WHOLE, *NEW, gang_incarnation="1"), False, id="its gang is still the old one"),
+        pytest.param(seen(WHOLE, *NEW[:2], gang_incarnation="1.1"), False, id="one of its cliques is missing"),
         pytest.param(
-            seen(WHOLE, *NEW[:2], of_life("1.1", SECOND, leaving=True), gang_life="1.1"), False, id="one is leaving"
+            seen(WHOLE, *NEW[:2], OLD[2], gang_incarnation="1.1"), False, id="one of its cliques is the old one"
+        ),
+        pytest.param(
+            seen(WHOLE, *NEW[:2], of_life("1.1", SECOND, terminating=True), gang_incarnation="1.1"),
+            False,
+            id="one is leaving",
         ),
         pytest.param(seen(PART, OLD[0], NEW[1], OLD[2]), True, id="a group replica is back"),
         pytest.param(seen(PART, OLD[0], OLD[2]), False, id="it is missing"),
         pytest.param(seen(PART, *OLD), False, id="it is still the old one"),
-        pytest.param(seen(PART, OLD[0], of_life("1.1", FIRST, leaving=True), OLD[2]), False, id="it is leaving again"),
+        pytest.param(
+            seen(PART, OLD[0], of_life("1.1", FIRST, terminating=True), OLD[2]), False, id="it is leaving again"
+        ),
     ],
 )
 def test_an_intent_is_dropped_when_every_replacement_was_seen_and_not_before(

@@ -58,10 +58,10 @@ def test_a_new_set_gets_our_finalizer_before_anything_is_made_for_it() -> None:
 
 
 def test_a_leaving_set_loses_its_pods_then_its_children_then_our_finalizer() -> None:
-    view = clique(pod(0), pod(1, phase="Failed"), pod(2, leaving=True))
+    view = clique(pod(0), pod(1, phase="Failed"), pod(2, terminating=True))
     seen = replica(view, groups=(group(),), gangs=(gang(view),), services=(service(),))
-    leaving = pcs(deletion_timestamp=NOW, finalizers=(labels.SET_FINALIZER, "theirs"))
-    world = snapshot(leaving, seen)
+    terminating = pcs(deletion_timestamp=NOW, finalizers=(labels.SET_FINALIZER, "theirs"))
+    world = snapshot(terminating, seen)
     (chain,) = plan(world, NOW).chains
     reason = "set p is being deleted"
 
@@ -70,12 +70,12 @@ def test_a_leaving_set_loses_its_pods_then_its_children_then_our_finalizer() -> 
             resource=resource,
             namespace="default",
             selector=SELECTOR,
-            owners=(owner or PODCLIQUESETS.owner_key(leaving.metadata),),
+            owners=(owner or PODCLIQUESETS.owner_key(terminating.metadata),),
             uids=tuple(map(Uid, uids)),
             reason=reason,
         )
 
-    first, failed, _ = (one.metadata.uid for one in (*view.active, *view.failed, *view.leaving))
+    first, failed, _ = (one.metadata.uid for one in (*view.active, *view.failed, *view.terminating))
     assert chain.stages == (
         (all_of(PODS, first, failed, owner=view.owner_key),),
         (
@@ -95,13 +95,13 @@ def test_a_leaving_set_without_children_is_let_go_at_once() -> None:
 
 
 def test_a_set_that_was_let_go_and_waits_for_others_is_left_alone() -> None:
-    leaving = pcs(deletion_timestamp=NOW, finalizers=("theirs",))
-    assert plan(snapshot(leaving, replica(clique(pod(0)))), NOW) == Plan()
+    terminating = pcs(deletion_timestamp=NOW, finalizers=("theirs",))
+    assert plan(snapshot(terminating, replica(clique(pod(0)))), NOW) == Plan(rejections=None)
 
 
 def test_an_orphaning_delete_deletes_nothing() -> None:
-    leaving = pcs(deletion_timestamp=NOW, finalizers=("orphan", labels.SET_FINALIZER))
-    assert actions(plan(snapshot(leaving, replica(clique(pod(0)))), NOW)) == [
+    terminating = pcs(deletion_timestamp=NOW, finalizers=("orphan", labels.SET_FINALIZER))
+    assert actions(plan(snapshot(terminating, replica(clique(pod(0)))), NOW)) == [
         finalizers(["orphan"], "all its children were deleted")
     ]
 
@@ -115,13 +115,13 @@ def test_an_invalid_set_can_be_deleted() -> None:
 def test_finalizers_of_older_versions_are_taken_off_the_children_first() -> None:
     view = clique(finalizers=(labels.CLIQUE_FINALIZER, "theirs"))
     seen = replica(view, groups=(group(finalizers=(labels.GROUP_FINALIZER,)),))
-    why = "a finalizer of an older version would hold it back"
-    leaving = plan(snapshot(pcs(deletion_timestamp=NOW), seen), NOW)
-    assert told(leaving)[:2] == [
+    why = "a finalizer of an older version would block its deletion"
+    terminating = plan(snapshot(pcs(deletion_timestamp=NOW), seen), NOW)
+    assert told(terminating)[:2] == [
         f"set 0: patch podcliques/p-0-a ({why})",
         f"set 0: patch podcliquescalinggroups/p-0-g ({why})",
     ]
-    first, second = actions(leaving)[:2]
+    first, second = actions(terminating)[:2]
     assert isinstance(first, Patch)
     assert isinstance(second, Patch)
     assert first.patch == {"metadata": {"finalizers": ["theirs"]}}

@@ -64,7 +64,7 @@ def test_a_set_replica_is_marked_then_its_pods_go_then_its_objects_and_its_gang_
         f"p-1 3: delete podgangs/p-1-g-0 ({why})",
     ]
     assert [(finding.about, finding.reason, finding.message) for finding in first.findings] == [
-        ("podgang/p-1", FindingReason.BEING_REMOVED, "replica 1 goes: the set was scaled in")
+        ("podgang/p-1", FindingReason.BEING_REMOVED, "replica 1 is deleted: the set was scaled in")
     ]
     world.carry_out(first)
     assert told(next_plan(world)) == ["p-1 0: delete podgangs/p-1 (the set was scaled in)"]
@@ -98,7 +98,7 @@ def test_a_group_replica_is_marked_then_its_pods_go_then_its_cliques_and_its_gan
         f"p-0-g-0 2: delete podcliques/p-0-g-1-c ({why})",
     ]
     assert [(finding.about, finding.reason, finding.message) for finding in first.findings] == [
-        ("podgang/p-0-g-0", FindingReason.BEING_REMOVED, "p-0-g replica 1 goes: the group was scaled in")
+        ("podgang/p-0-g-0", FindingReason.BEING_REMOVED, "p-0-g replica 1 is deleted: the group was scaled in")
     ]
     world.carry_out(first)
     assert told(next_plan(world)) == [f"p-0-g-0 0: delete podgangs/p-0-g-0 ({why})"]
@@ -122,13 +122,15 @@ def test_a_removal_that_was_begun_finishes_though_the_unit_is_wanted_again(steps
     world.edit(GROUPS, "p-0-g", {"spec": {"replicas": 1}})
     removal = next_plan(world)
     (chain,) = removal.chains
-    world.carry_out(Plan(chains=(type(chain)(key=chain.key, part=chain.part, stages=chain.stages[:steps]),)))
+    world.carry_out(
+        Plan(chains=(type(chain)(key=chain.key, replica_index=chain.replica_index, stages=chain.stages[:steps]),))
+    )
     world.edit(GROUPS, "p-0-g", {"spec": {"replicas": 2}})
     decided = next_plan(world)
     assert [(finding.reason, finding.message) for finding in decided.findings] == [
         (
             FindingReason.TEARDOWN_UNFINISHED,
-            "p-0-g replica 1 goes: its removal was begun and is finished first",
+            "p-0-g replica 1 is deleted: its deletion had begun and is finished first",
         )
     ]
     assert not any(line.partition(": ")[2].startswith("create") for line in told(decided))
@@ -146,11 +148,13 @@ def test_a_set_replica_whose_removal_was_begun_comes_back_only_after_it_is_gone(
     old = {pod.metadata.uid for pod in world.all(PODS) if pod.metadata.name.startswith("p-1-")}
     world.edit(PODCLIQUESETS, "p", {"spec": {"replicas": 1}})
     (chain,) = next_plan(world).chains
-    world.carry_out(Plan(chains=(type(chain)(key=chain.key, part=chain.part, stages=chain.stages[:steps]),)))
+    world.carry_out(
+        Plan(chains=(type(chain)(key=chain.key, replica_index=chain.replica_index, stages=chain.stages[:steps]),))
+    )
     world.edit(PODCLIQUESETS, "p", {"spec": {"replicas": 2}})
     decided = next_plan(world)
     assert [(finding.reason, finding.message) for finding in decided.findings] == [
-        (FindingReason.TEARDOWN_UNFINISHED, "replica 1 goes: its removal was begun and is finished first")
+        (FindingReason.TEARDOWN_UNFINISHED, "replica 1 is deleted: its deletion had begun and is finished first")
     ]
     run_to_rest(world)
     back = [pod for pod in world.all(PODS) if pod.metadata.name.startswith("p-1-")]
@@ -174,16 +178,16 @@ def test_a_bulk_delete_can_only_hit_the_incarnation_it_was_decided_on() -> None:
 
 
 def test_what_is_leaving_already_is_not_deleted_again() -> None:
-    view = clique(pod(0, leaving=True), leaving=True)
+    view = clique(pod(0, terminating=True), terminating=True)
     seen = replica(view, gangs=(gang(view, marked=True),))
     decided = plan(snapshot(pcs(replicas=0), seen), NOW)
     assert decided.chains == ()
-    assert [finding.message for finding in decided.findings] == ["replica 0 goes: the set was scaled in"]
+    assert [finding.message for finding in decided.findings] == ["replica 0 is deleted: the set was scaled in"]
 
 
 def test_the_gang_stays_until_its_last_clique_and_service_are_gone() -> None:
     for rest in (
-        replica(clique(leaving=True), gangs=(gang(marked=True),)),
+        replica(clique(terminating=True), gangs=(gang(marked=True),)),
         replica(gangs=(gang(marked=True), gang(name="p-0-g-0", deletion_timestamp=NOW))),
     ):
         assert plan(snapshot(pcs(replicas=0), rest), NOW).chains == ()

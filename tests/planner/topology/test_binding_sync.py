@@ -152,8 +152,8 @@ def test_the_order_of_levels_matters() -> None:
 
 
 def test_one_that_is_still_leaving_is_waited_for() -> None:
-    leaving = topology(keys=("old",), deletionTimestamp="2026-01-01T12:00:00Z")
-    plan = plan_binding(binding(), [kai(leaving)], NOW)
+    terminating = topology(keys=("old",), deletionTimestamp="2026-01-01T12:00:00Z")
+    plan = plan_binding(binding(), [kai(terminating)], NOW)
     assert actions(plan) == []
     assert told(plan)[1] == [(False, "the old one is still being deleted")]
 
@@ -164,14 +164,14 @@ def test_one_that_is_still_leaving_is_waited_for() -> None:
         pytest.param(
             topology(owner={}),
             (
-                "Topology dc exists already and was not made for this binding; "
+                "Topology dc already exists and was not created for this binding; "
                 "name it in schedulerTopologyBindings, or remove that Topology"
             ),
             id="of somebody else, though it says the same",
         ),
         pytest.param(
             topology(keys=("old",), owner=EARLIER),
-            "Topology dc is left of an earlier binding of this name; it is waited for until it is gone",
+            "Topology dc belongs to an earlier binding of this name; the operator waits until it is gone",
             id="of an earlier binding",
         ),
     ],
@@ -278,8 +278,8 @@ def test_a_create_that_was_refused_is_told_and_tried_again_in_its_time() -> None
 
 
 def test_nothing_is_done_about_a_binding_that_is_leaving() -> None:
-    leaving = binding(deletionTimestamp="2026-01-01T12:00:00Z")
-    assert plan_binding(leaving, [kai()], NOW).is_empty
+    terminating = binding(deletionTimestamp="2026-01-01T12:00:00Z")
+    assert plan_binding(terminating, [kai()], NOW).is_empty
 
 
 def test_a_new_generation_is_observed_when_it_was_carried_out() -> None:

@@ -5,8 +5,8 @@ import pytest
 
 from grove.api.reasons import FindingReason
 from grove.api.types.pod import Pod
-from grove.planner.gangs.scheduling_gates import GateVerdict, plan_gates
-from grove.planner.topology.domain_pinning import NO_HOMES, DomainPins
+from grove.planner.gangs.scheduling_gates import GateDecision, plan_gates
+from grove.planner.topology.domain_pinning import NO_PINS, DomainPins
 from grove.planner.topology.topology_scopes import RequiredScope
 from grove.planner.views import CliqueView
 from tests.dsl import clique, failed, gang, gated, pod
@@ -31,7 +31,7 @@ def pinned(index: int, rack: str) -> Pod:
     return waiting(index, **{RACK: rack})
 
 
-def homes(*cliques: CliqueView, key: str = RACK) -> DomainPins:
+def pins(*cliques: CliqueView, key: str = RACK) -> DomainPins:
     names = tuple(one.name for one in cliques)
     return DomainPins((RequiredScope(name="p-0", key=key, cliques=names),), {one.name: one for one in cliques}, NODES)
 
@@ -47,11 +47,11 @@ def homes(*cliques: CliqueView, key: str = RACK) -> DomainPins:
     ],
 )
 def test_a_scope_is_at_home_where_most_of_its_pods_are(pods: tuple[Pod, ...], selector: dict[str, str]) -> None:
-    assert homes(clique(*pods)).selector("p-0-a") == selector
+    assert pins(clique(*pods)).selector("p-0-a") == selector
 
 
 def test_all_cliques_of_a_scope_follow_and_no_others() -> None:
-    found = homes(clique(on(0, "n2")), clique(gated(0), name="p-0-b"))
+    found = pins(clique(on(0, "n2")), clique(gated(0), name="p-0-b"))
     assert found.selector("p-0-b") == {RACK: "r1"}
     assert found.selector("p-0-c") == {}
 
@@ -69,31 +69,31 @@ def test_all_cliques_of_a_scope_follow_and_no_others() -> None:
 )
 def test_who_waits_for_another_domain_than_its_home_has_strayed(pods: tuple[Pod, ...], strayed: list[int]) -> None:
     one = clique(*pods)
-    assert [one.active.index(pod) for pod in homes(one).strayed(one)] == strayed
+    assert [one.active.index(pod) for pod in pins(one).find_wrongly_pinned(one)] == strayed
 
 
 def test_what_the_user_wrote_is_never_taken_back() -> None:
     one = clique(on(0, "n2"), pinned(1, "r0"))
     spec = msgspec.structs.replace(one.clique.spec, pod_spec={"nodeSelector": {RACK: "r0"}})
     written = msgspec.structs.replace(one, clique=msgspec.structs.replace(one.clique, spec=spec))
-    assert homes(written).strayed(written) == ()
+    assert pins(written).find_wrongly_pinned(written) == ()
 
 
 def test_without_a_required_scope_nobody_strays() -> None:
     one = clique(gated(0), pinned(1, "r0"))
-    assert DomainPins((), {one.name: one}, NODES).strayed(one) == ()
+    assert DomainPins((), {one.name: one}, NODES).find_wrongly_pinned(one) == ()
 
 
 def test_pods_that_ended_or_leave_are_no_home() -> None:
-    assert homes(clique(failed(0, node="n0"), pod(1, node="n0", leaving=True))).selector("p-0-a") == {}
+    assert pins(clique(failed(0, node="n0"), pod(1, node="n0", terminating=True))).selector("p-0-a") == {}
 
 
-OPEN = GateVerdict(may_go=True, reason=FindingReason.GANG_STARTED, message="placed before")
+OPEN = GateDecision(may_go=True, reason=FindingReason.GANG_STARTED, message="placed before")
 
 
 def test_the_domain_is_added_in_the_write_that_opens_the_gate() -> None:
     one = clique(on(0, "n2"), gated(1))
-    (patch,) = plan_gates(gang(one), (one,), OPEN, homes=homes(one))
+    (patch,) = plan_gates(gang(one), (one,), OPEN, pins=pins(one))
     assert patch.patch == {"spec": {"schedulingGates": [], "nodeSelector": {RACK: "r1"}}}
 
 
@@ -101,11 +101,11 @@ def test_what_a_pod_selects_itself_stays() -> None:
     choosy = gated(1)
     choosy = msgspec.structs.replace(choosy, spec=msgspec.structs.replace(choosy.spec, node_selector={RACK: "r0"}))
     one = clique(on(0, "n2"), choosy)
-    (patch,) = plan_gates(gang(one), (one,), OPEN, homes=homes(one))
+    (patch,) = plan_gates(gang(one), (one,), OPEN, pins=pins(one))
     assert patch.patch == {"spec": {"schedulingGates": []}}
 
 
 def test_without_a_home_nothing_is_selected() -> None:
     one = clique(gated(0))
-    (patch,) = plan_gates(gang(one), (one,), OPEN, homes=NO_HOMES)
+    (patch,) = plan_gates(gang(one), (one,), OPEN, pins=NO_PINS)
     assert patch.patch == {"spec": {"schedulingGates": []}}

@@ -16,14 +16,14 @@ from grove.api.types.podgang import (
     TopologyGroupConfig,
 )
 from grove.planner.actions import Create, Patch
-from grove.planner.desired_state import GangBlueprint, draw_replica
-from grove.planner.gangs.podgang import GangContent, draw_gang_spec, plan_gang_object
+from grove.planner.desired_state import DesiredGang, build_desired_replica
+from grove.planner.gangs.podgang import GangContent, build_gang_spec, plan_gang_object
 from grove.planner.plan import plan
 from grove.planner.pods.pod_sync import CliquePods
 from grove.planner.snapshot import ClusterContext, SetContext, build_context
 from grove.planner.topology.node_label_keys import PLACED_WITHOUT, WAITING, resolve_topology
 from grove.planner.topology.topology_scopes import RequiredScope, required_scopes, stored_scopes
-from tests.dsl import NOW, clique, gang, pcs, role, scaling, snapshot
+from tests.dsl import NOW, clique, gang, pcs, problems, role, scaling, snapshot
 
 LEVELS = [{"domain": domain, "key": f"topology/{domain}"} for domain in ("zone", "block", "rack")]
 ANNOTATION = "grove.io/topology-name"
@@ -64,15 +64,13 @@ def seen(
     waits_for_topology: bool = False,
 ) -> SetContext:
     known = {one.metadata.name: one for one in bindings}
-    surroundings = ClusterContext(
-        bindings=known, is_topology_aware=is_topology_aware, waits_for_topology=waits_for_topology
-    )
-    return build_context(observed, surroundings)
+    cluster = ClusterContext(bindings=known, is_topology_aware=is_topology_aware, waits_for_topology=waits_for_topology)
+    return build_context(observed, cluster)
 
 
-def drawn(context: SetContext, blueprint: GangBlueprint) -> PodGangSpec:
-    cliques = {one.name: clique(name=one.name, replicas=1) for one in blueprint.cliques}
-    return draw_gang_spec(context, blueprint, cliques, {name: CliquePods() for name in cliques})
+def drawn(context: SetContext, desired: DesiredGang) -> PodGangSpec:
+    cliques = {one.name: clique(name=one.name, replicas=1) for one in desired.cliques}
+    return build_gang_spec(context, desired, cliques, {name: CliquePods() for name in cliques})
 
 
 # Which condition a set has, row by row of the table
@@ -87,7 +85,7 @@ def drawn(context: SetContext, blueprint: GangBlueprint) -> PodGangSpec:
             (
                 "Unknown",
                 "TopologyAwareSchedulingDisabled",
-                "topology-aware scheduling is switched off: the constraints of the set are not carried out",
+                "topology-aware scheduling is disabled: the constraints of the set have no effect",
             ),
             "",
             id="switched off, and the set names a domain",
@@ -106,9 +104,9 @@ def drawn(context: SetContext, blueprint: GangBlueprint) -> PodGangSpec:
             (
                 "Unknown",
                 "TopologyNameMissing",
-                "no constraint of the set says which ClusterTopologyBinding defines its domains: add topologyName",
+                "no constraint of the set names the ClusterTopologyBinding that defines its domains: add topologyName",
             ),
-            "no constraint of the set says which ClusterTopologyBinding defines its domains: add topologyName",
+            "no constraint of the set names the ClusterTopologyBinding that defines its domains: add topologyName",
             id="no name",
         ),
         pytest.param(
@@ -153,7 +151,7 @@ def test_a_set_says_whether_its_topology_is_there(
         decided = plan(msgspec.structs.replace(snapshot(observed), context=context), NOW)
         (write,) = [status for status in decided.statuses if status.name == "p"]
         # A topology that is missing is no matter of the scheduler: no other condition speaks of it.
-        found = write.patch.get("conditions") or []
+        found = problems(write.patch)
         effect = f"; {WAITING if waits else PLACED_WITHOUT}" if missing else ""
         expected = [] if said is None else [("TopologyLevelsUnavailable", *said[:2], f"{said[2]}{effect}")]
         assert [(c["type"], c["status"], c["reason"], c["message"]) for c in found] == expected
@@ -169,7 +167,7 @@ def test_a_condition_of_a_topology_that_was_switched_off_and_is_not_asked_for_go
     assert find_condition(old.conditions, "TopologyLevelsUnavailable") is not None
     observed = pcs(generation=2, status=old)
     off = msgspec.structs.replace(snapshot(observed), context=seen(observed, is_topology_aware=False))
-    assert plan(off, NOW).statuses[0].patch["conditions"] is None
+    assert problems(plan(off, NOW).statuses[0].patch) == []
 
 
 # What the gangs of a set say
@@ -177,7 +175,7 @@ def test_a_condition_of_a_topology_that_was_switched_off_and_is_not_asked_for_go
 
 def test_a_base_gang_has_the_set_s_constraint_an_entry_per_group_replica_and_those_of_its_cliques() -> None:
     context = seen(all_levels(), binding())
-    spec = drawn(context, draw_replica(context, 0, {}).base)
+    spec = drawn(context, build_desired_replica(context, 0, {}).base)
     assert spec.topology_constraint == keys("topology/zone", "topology/block")
     assert spec.topology_constraint_group_configs == tuple(
         TopologyGroupConfig(
@@ -199,7 +197,7 @@ def test_a_base_gang_has_the_set_s_constraint_an_entry_per_group_replica_and_tho
 
 def test_a_scaled_gang_has_its_group_s_constraint_else_the_set_s() -> None:
     context = seen(all_levels(), binding())
-    of_g, of_h = draw_replica(context, 0, {}).scaled
+    of_g, of_h = build_desired_replica(context, 0, {}).scaled
     first, second = drawn(context, of_g), drawn(context, of_h)
     assert (of_g.name, first.topology_constraint) == ("p-0-g-0", keys("topology/block"))
     assert (of_h.name, second.topology_constraint) == ("p-0-h-0", keys("topology/zone", "topology/block"))
@@ -223,13 +221,13 @@ def test_a_new_gang_says_which_binding_its_keys_come_from() -> None:
     }
 
 
-def decide(context: SetContext, current: PodGang | None, of: GangBlueprint | None = None) -> Create | Patch | None:
-    blueprint = of or draw_replica(context, 0, {}).base
-    content = GangContent(spec=drawn(context, blueprint), incarnation="1")
-    return plan_gang_object(context, 0, blueprint, current, content)
+def decide(context: SetContext, current: PodGang | None, of: DesiredGang | None = None) -> Create | Patch | None:
+    desired = of or build_desired_replica(context, 0, {}).base
+    content = GangContent(spec=drawn(context, desired), incarnation="1")
+    return plan_gang_object(context, 0, desired, current, content)
 
 
-def stored(context: SetContext, of: GangBlueprint | None = None) -> PodGang:
+def stored(context: SetContext, of: DesiredGang | None = None) -> PodGang:
     """The gang as this context makes it; the base gang if none is given."""
     created = decide(context, None, of)
     assert isinstance(created, Create)
@@ -306,7 +304,7 @@ def test_a_gang_follows_the_keys_of_its_binding() -> None:
 
 def test_required_scopes_are_the_replica_each_group_replica_and_each_clique_whatever_gang_they_are_in() -> None:
     context = seen(all_levels(), binding())
-    replica = draw_replica(context, 0, {})
+    replica = build_desired_replica(context, 0, {})
     assert required_scopes(context.topology, replica) == (
         RequiredScope(name="p-0", key="topology/zone", cliques=tuple(one.name for one in replica.cliques)),
         *(
@@ -319,12 +317,12 @@ def test_required_scopes_are_the_replica_each_group_replica_and_each_clique_what
 
 def test_what_is_only_preferred_binds_nobody() -> None:
     context = seen(pcs(template={"topology_constraint": packed("dc", preferred="rack")}), binding())
-    assert required_scopes(context.topology, draw_replica(context, 0, {})) == ()
+    assert required_scopes(context.topology, build_desired_replica(context, 0, {})) == ()
 
 
 def test_while_the_binding_is_gone_the_scopes_are_those_that_stored_gangs_say() -> None:
     context = seen(all_levels(), binding())
-    replica = draw_replica(context, 0, {})
+    replica = build_desired_replica(context, 0, {})
     gangs = {one.name: stored(context, one) for one in replica.gangs}
     # The same but for the names of scaled gangs, which say the constraint of their group or of the set themselves.
     by_name = {scope.name: scope for scope in stored_scopes(gangs, replica)}
@@ -337,7 +335,7 @@ def test_while_the_binding_is_gone_the_scopes_are_those_that_stored_gangs_say() 
 
 def test_a_gang_that_was_made_while_the_binding_was_gone_is_in_no_scope() -> None:
     context = seen(all_levels(), binding())
-    replica = draw_replica(context, 0, {})
+    replica = build_desired_replica(context, 0, {})
     gone = seen(all_levels())
     gangs = {one.name: stored(context if one.is_base else gone, one) for one in replica.gangs}
     base = tuple(clique.name for clique in replica.base.cliques)

@@ -15,20 +15,14 @@ from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetStatus, Repli
 from grove.api.types.podgang import PodGang
 from grove.api.values.times import wire_time
 from grove.planner.actions import Create, DeleteMany, Patch, Plan
-from grove.planner.desired_state import draw_replica
+from grove.planner.desired_state import build_desired_replica
 from grove.planner.plan import plan
-from grove.planner.plan_cache import Memo
+from grove.planner.plan_cache import PlanCache
 from grove.planner.pods.pod_sync import plan_pods
 from grove.planner.status.availability import clique_breach
 from grove.planner.teardown.recreation import Record, Recreation, Recreations, read_record
-from grove.planner.training.lifecycle import (
-    ReplicaRun,
-    TrainingOutcome,
-    is_restart_pending,
-    judge,
-    lives_so_far,
-    run_of,
-)
+from grove.planner.training.lifecycle import ReplicaRun, TrainingOutcome, compute_run, compute_training_outcome
+from grove.planner.training.restarts import count_recreations, is_restart_pending
 from grove.planner.views import CliqueView, ReplicaView, view_clique
 from tests.dsl import NOW, actions, at, clique, context, failed, gang, gated, pcs, pod, replica, role, service, snapshot
 from tests.dsl import starting as waiting
@@ -68,7 +62,7 @@ def finishing(index: int = 0) -> Pod:
     return msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, container_statuses=containers))
 
 
-def looping(index: int = 0, *, runs: int) -> Pod:
+def crash_looping(index: int = 0, *, runs: int) -> Pod:
     """A container that its kubelet restarts in place, and that has failed so often."""
     one = pod(index, ready=False)
     ended = ContainerState(terminated=TerminatedState(exit_code=1, started_at=NOW, finished_at=at(5)))
@@ -127,10 +121,16 @@ def finite(*pods: Pod, done_before: frozenset[int] = frozenset(), **fields: Any)
             id="it was available, and replacements of lost pods do not count",
         ),
         pytest.param(
-            finite(looping(0, runs=6), waiting(1)), "True", Reason.POD_FAILED, id="a container failed 6 times in place"
+            finite(crash_looping(0, runs=6), waiting(1)),
+            "True",
+            Reason.POD_FAILED,
+            id="a container failed 6 times in place",
         ),
         pytest.param(
-            finite(looping(0, runs=5), waiting(1)), "False", Reason.NEVER_AVAILABLE, id="a container failed 5 times"
+            finite(crash_looping(0, runs=5), waiting(1)),
+            "False",
+            Reason.NEVER_AVAILABLE,
+            id="a container failed 5 times",
         ),
         pytest.param(
             finite(failed(0, failures=5), done(1), pod(2), needs=1, replicas=3),
@@ -163,7 +163,7 @@ def finite(*pods: Pod, done_before: frozenset[int] = frozenset(), **fields: Any)
             finite(lost(0), pod(1)), "False", Reason.NEVER_AVAILABLE, id="one lost readiness before all had it"
         ),
         pytest.param(
-            finite(pod(0, leaving=True), pod(1), was_available=True),
+            finite(pod(0, terminating=True), pod(1), was_available=True),
             "True",
             Reason.INSUFFICIENT_READY_PODS,
             id="one was deleted",
@@ -223,8 +223,8 @@ def job(*, runtime: str | None = None, budget: int | None = None, delay: str = "
 
 def run(*cliques: CliqueView, observed: PodCliqueSet | None = None, gangs: tuple[PodGang, ...] = ()) -> ReplicaRun:
     view = replica(*cliques, gangs=gangs)
-    blueprint = draw_replica(context(observed or job()), 0, {})
-    return run_of(view, blueprint, Recreations(view, blueprint), "", at(100))
+    desired = build_desired_replica(context(observed or job()), 0, {})
+    return compute_run(view, desired, Recreations(view, desired), "", at(100))
 
 
 TOLD = PodCliqueStatus(conditions=(SUCCEEDED,), succeeded_indices=(0, 1))
@@ -236,12 +236,12 @@ TOLD = PodCliqueStatus(conditions=(SUCCEEDED,), succeeded_indices=(0, 1))
         pytest.param(finite(gated(0), gated(1)), False, False, None, None, id="nothing has started"),
         pytest.param(finite(started(0, 1), gated(1)), False, False, 1, None, id="one of two has"),
         pytest.param(finite(started(0, 3), started(1, 1)), False, False, 1, None, id="both have"),
-        pytest.param(finite(looping(0, runs=2), gated(1)), False, False, 0, None, id="its first run is over"),
+        pytest.param(finite(crash_looping(0, runs=2), gated(1)), False, False, 0, None, id="its first run is over"),
         pytest.param(finite(started(0, 999), gated(1)), False, False, 100, None, id="its clock is ahead"),
         pytest.param(
             finite(started(0, 1, created=at(2)), gated(1)), False, False, 2, None, id="its clock is behind its pod"
         ),
-        pytest.param(finite(started(0, 1, leaving=True), gated(1)), False, False, 1, None, id="it leaves already"),
+        pytest.param(finite(started(0, 1, terminating=True), gated(1)), False, False, 1, None, id="it leaves already"),
         pytest.param(finite(done(0, 1, 7), started(1, 3)), False, False, 1, 7, id="one is done"),
         pytest.param(finite(done(0, 1, 7), done(1, 3, 9)), True, False, 1, 9, id="all are, and it is not told"),
         pytest.param(finite(done(0, 1, 7), done(1, 3, 9), status=TOLD), True, True, 1, 9, id="it is told"),
@@ -305,11 +305,11 @@ def test_what_is_left_of_the_last_attempt_is_no_end_of_the_next() -> None:
 def test_the_lives_of_a_replica_are_told_by_its_gang_or_by_the_oldest_of_its_parts(
     cliques: tuple[CliqueView, ...], gangs: tuple[PodGang, ...], lives: int
 ) -> None:
-    blueprint = draw_replica(context(job(cliques=(role("a"), role("b")))), 0, {})
+    desired = build_desired_replica(context(job(cliques=(role("a"), role("b")))), 0, {})
     view = replica(*cliques, gangs=gangs)
-    assert lives_so_far(view, blueprint) == lives
-    assert is_restart_pending(view, blueprint, lives + 1)
-    assert not is_restart_pending(view, blueprint, lives)
+    assert count_recreations(view, desired) == lives
+    assert is_restart_pending(view, desired, lives + 1)
+    assert not is_restart_pending(view, desired, lives)
 
 
 def counted(count: int, **fields: Any) -> PodCliqueSetStatus:
@@ -368,13 +368,13 @@ def test_the_teardown_takes_pods_first_and_keeps_their_cliques_until_they_are_go
     first = plan(snapshot(observed, whole(of_life("1", started(0), failed(1)), gangs=(intent,))), at(1))
     assert [type(action) for action in actions(first)] == [DeleteMany]
     assert _plurals(first) == ["pods"]
-    leaving = of_life("1", started(0, leaving=True), replicas=2)
-    later = plan(snapshot(observed, whole(leaving, gangs=(intent,))), at(1))
+    terminating = of_life("1", started(0, terminating=True), replicas=2)
+    later = plan(snapshot(observed, whole(terminating, gangs=(intent,))), at(1))
     assert actions(later) == []
     assert later.requeue_at is not None
     assert later.requeue_at > at(10)
     # Long past its time it hangs on a node that does not answer.
-    at_last = plan(snapshot(observed, whole(leaving, gangs=(intent,))), later.requeue_at)
+    at_last = plan(snapshot(observed, whole(terminating, gangs=(intent,))), later.requeue_at)
     assert _plurals(at_last) == ["podcliques"]
     gone = plan(snapshot(observed, whole(of_life("1", replicas=2), gangs=(intent,))), at(1))
     assert _plurals(gone) == ["podcliques"]
@@ -397,9 +397,9 @@ def test_with_a_delay_the_pod_is_replaced_and_the_restart_waits() -> None:
     assert decided.requeue_at == at(30)
     (status,) = (one for one in decided.statuses if one.resource.plural == "podcliquesets")
     assert status.patch["restartCount"] == 0
-    memo = Memo()
-    plan(seen, at(1), memo)
-    due = plan(seen, at(30), memo)
+    cache = PlanCache()
+    plan(seen, at(1), cache)
+    due = plan(seen, at(30), cache)
     assert [s.patch["restartCount"] for s in due.statuses if "restartCount" in s.patch] == [1]
 
 
@@ -484,7 +484,9 @@ def test_the_course_of_a_set(
     failed_for: Reason | None,
     restart_count: int,
 ) -> None:
-    training_status = judge(observed, runs, at(now), is_running=any(run.started_at is not None for run in runs))
+    training_status = compute_training_outcome(
+        observed, runs, at(now), is_running=any(run.started_at is not None for run in runs)
+    )
     assert (training_status.phase, training_status.failed, training_status.restart_count) == (
         phase,
         failed_for,
@@ -496,16 +498,18 @@ def test_the_course_of_a_set(
 def test_what_is_over_stays_as_it_was_told(phase: str) -> None:
     status = PodCliqueSetStatus(phase=phase, start_time=NOW, restart_count=2)
     told = TrainingOutcome(phase=phase, start_time=NOW, restart_count=2, replica_restarts=())
-    assert judge(job(runtime="1s", status=status), [DUE], at(999), is_running=True) == told
+    assert compute_training_outcome(job(runtime="1s", status=status), [DUE], at(999), is_running=True) == told
 
 
 def test_the_time_of_the_first_start_is_kept_and_wakes_at_the_deadline() -> None:
-    first = judge(job(runtime="30s"), [a_run(started_at=at(2.5))], at(5), is_running=True)
+    first = compute_training_outcome(job(runtime="30s"), [a_run(started_at=at(2.5))], at(5), is_running=True)
     assert (first.start_time, first.requeue_at) == (at(3), at(33))
     kept = PodCliqueSetStatus(start_time=at(3))
-    again = judge(job(runtime="30s", status=kept), [a_run(started_at=at(20))], at(25), is_running=True)
+    again = compute_training_outcome(
+        job(runtime="30s", status=kept), [a_run(started_at=at(20))], at(25), is_running=True
+    )
     assert (again.start_time, again.requeue_at) == (at(3), at(33))
-    waits = judge(job(runtime="30s", status=kept), [a_run()], at(25), is_running=False)
+    waits = compute_training_outcome(job(runtime="30s", status=kept), [a_run()], at(25), is_running=False)
     assert (waits.phase, waits.requeue_at) == ("Pending", at(33))
 
 
@@ -523,12 +527,16 @@ def test_the_time_of_the_first_start_is_kept_and_wakes_at_the_deadline() -> None
 )
 def test_the_words_of_a_spent_budget(used: int, budget: int, due: int, words: str) -> None:
     observed = job(budget=budget, replicas=3, status=PodCliqueSetStatus(restart_count=used))
-    training_status = judge(observed, [a_run(i, due="x") for i in range(due)], at(5), is_running=True)
+    training_status = compute_training_outcome(
+        observed, [a_run(i, due="x") for i in range(due)], at(5), is_running=True
+    )
     assert training_status.message.startswith(f"it failed and {words}: replica 0: x")
 
 
 def test_a_restart_is_counted_ahead_of_the_lives_that_there_were() -> None:
-    training_status = judge(job(budget=5), [msgspec.structs.replace(DUE, lives=3)], at(5), is_running=True)
+    training_status = compute_training_outcome(
+        job(budget=5), [msgspec.structs.replace(DUE, recreation_count=3)], at(5), is_running=True
+    )
     assert training_status.restart_count == 1
     assert training_status.replica_restarts == (ReplicaRestarts(replica_index=0, count=4),)
 
@@ -559,11 +567,13 @@ def test_pods_of_a_set_that_failed_go_in_one_request_and_those_that_ended_stay(p
 
 
 def test_its_phase_says_so_when_the_last_of_them_is_gone() -> None:
-    waits = plan(snapshot(job(status=fails()), whole(finite(started(0, leaving=True), replicas=2))), at(1))
+    waits = plan(snapshot(job(status=fails()), whole(finite(started(0, terminating=True), replicas=2))), at(1))
     assert (actions(waits), phases(waits)) == ([], [])
     assert waits.requeue_at is not None
     # What should have left long ago is not waited for.
-    hangs = plan(snapshot(job(status=fails()), whole(finite(started(0, leaving=True), replicas=2))), waits.requeue_at)
+    hangs = plan(
+        snapshot(job(status=fails()), whole(finite(started(0, terminating=True), replicas=2))), waits.requeue_at
+    )
     assert phases(hangs) == ["Failed"]
     gone = plan(snapshot(job(status=fails()), whole(finite(failed(0), replicas=2))), at(1))
     assert (actions(gone), phases(gone)) == ([], ["Failed"])
@@ -601,7 +611,7 @@ def test_the_breach_of_a_training_clique_has_an_event_of_its_own() -> None:
     decided = plan(snapshot(job(budget=1), whole(view)), NOW)
     told = [emit for one in decided.statuses if one.resource.plural == "podcliques" for emit in one.on_success]
     assert [emit.reason for emit in told] == [EventReason.POD_CLIQUE_FAILED]
-    assert told[0].message.startswith("1 of at least 2 pods are ready or ended well, 0 starting, 1 failed; first: pod ")
+    assert told[0].message.startswith("1 of at least 2 pods are ready or succeeded, 0 starting, 1 failed; first: pod ")
     slow = plan(snapshot(job(budget=1, delay="30s"), whole(view)), NOW)
     (emit,) = (e for one in slow.statuses if one.resource.plural == "podcliques" for e in one.on_success)
     assert emit.message.endswith(f"; it fails at {wire_time(at(30))} unless it recovers")

@@ -137,11 +137,11 @@ async def makes_a_pod_after_the_end(world: World) -> None:
     ("deed", "error_message"),
     [
         (counts_without_a_breach, "is counted although nothing of it is in breach"),
-        (counts_twice_for_one_restart, "was recreated 0 times, and its restart is counted as number 2"),
+        (counts_twice_for_one_restart, "was recreated 0 times, but its restart has number 2"),
         (counts_more_than_allowed, "restartCount is 5, at most 3 are allowed"),
         (counts_what_its_replicas_do_not, "restartCount is 1, and its replicas count {}"),
         (counts_back, "restartCount went from 1 back to 0"),
-        (begins_a_life_that_was_not_counted, "life 1.1 begins, and only 0 restarts of its replica are counted"),
+        (begins_a_life_that_was_not_counted, "incarnation 1.1 begins, and only 0 restarts of its replica are counted"),
         (says_failed_beside_living_pods, "phase Failed, and pod"),
         (says_failed_and_not_why, "phase Failed without the condition that says why"),
         (begins_again_after_the_end, "phase went from Succeeded to Running"),

@@ -6,7 +6,7 @@ from grove.api.types.podclique import PodClique, PodCliqueSpec
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup, ScalingGroupSpec
 from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetSpec
 from grove.sim.rehearsal.downtime import downtime
-from grove.sim.rehearsal.pod_recorder import PodStory, Readiness, Recorded, Structure
+from grove.sim.rehearsal.pod_recorder import PodHistory, Readiness, Recorded, Structure
 
 
 def clique(replica: int, name: str, pods: int, *, needs: int = 1, group: str = "", group_replica: int = 0) -> PodClique:
@@ -37,7 +37,7 @@ def structure(replicas: int, *cliques: PodClique, groups: tuple[PodCliqueScaling
 def told(before: Structure, after: Structure, *changes: str) -> dict[str, tuple[int, int]]:
     """All pods of before are ready; then `-a` is a pod of a that is lost, `+a` one that is ready."""
     pods = tuple(
-        PodStory(uid=Uid(f"{name}-{index}"), name="", set_replica=0, clique=name, index=index, was_ready=True)
+        PodHistory(uid=Uid(f"{name}-{index}"), name="", set_replica=0, clique=name, index=index, was_ready=True)
         for name, one in before.cliques.items()
         for index in range(one.spec.replicas)
     )

@@ -14,7 +14,7 @@ from grove.api.resources import PODCLIQUESETS, PODS, Resource
 from grove.api.types.meta import JsonObject, NamespacedName
 from grove.cli.common.apply_merge import Verb, apply_document
 from grove.cli.common.manifest_reader import ManifestDocument
-from grove.cli.plan.runner import PlanResult, Seen, look, predict_change
+from grove.cli.plan.runner import ClusterState, PlanResult, predict_change, read_cluster
 from grove.cluster.built_in_resources import PODS as SERVED_PODS
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
@@ -97,8 +97,8 @@ def document(body: JsonObject) -> ManifestDocument:
 # --- how it is told --------------------------------------------------------------------------------------------------
 
 
-async def seen_in(world: World, body: JsonObject) -> Seen:
-    return await look(world.user, [document(body)], "default", world.clock.now())
+async def seen_in(world: World, body: JsonObject) -> ClusterState:
+    return await read_cluster(world.user, [document(body)], "default", world.clock.now())
 
 
 async def stand(world: World, body: JsonObject | None, prepare: Prepare | None) -> None:
@@ -114,7 +114,7 @@ def told(
 ) -> PlanResult:
     """What a plan says of the workload with this change."""
 
-    async def story() -> Seen:
+    async def story() -> ClusterState:
         body = workload(replicas)
         async with World(nodes=nodes, node_resources=NODE) as world:
             await stand(world, None if is_new else body, prepare)
@@ -132,7 +132,7 @@ def predicted(edit: Edit, **around: Any) -> Prediction:
 def told_and_true(edit: Edit, *, replicas: int, nodes: int, prepare: Prepare | None) -> tuple[Prediction, Prediction]:
     """What the plan says, and what then happens in the world itself."""
 
-    async def story() -> tuple[Seen, Prediction]:
+    async def story() -> tuple[ClusterState, Prediction]:
         body = workload(replicas)
         async with World(nodes=nodes, node_resources=NODE) as world:
             await stand(world, body, prepare)
@@ -240,7 +240,7 @@ def test_pods_of_a_clique_go_one_at_a_time_oldest_first_and_replicas_from_the_hi
     (part,) = said.order[0].parts
     assert (part.kind, part.name, part.at_once) == ("podclique", "p-1-a", 1)
     assert [name.rpartition("-")[0] for step in part.steps for name in step.pods] == ["p-1-a-0", "p-1-a-1", "p-1-a-2"]
-    assert [step.why for step in part.steps] == ["its turn has come: it runs an older template"] * 3
+    assert [step.why for step in part.steps] == ["it runs an older template and is next"] * 3
     assert down(said) == {"pods/p": (1, 18), "podclique/p-0-a": (1, 3), "podclique/p-1-a": (1, 3)}
     assert (said.pods.replaced, said.pods.kept) == (6, 12)
 
@@ -262,7 +262,7 @@ def test_a_set_replica_below_its_minimum_counts_as_down() -> None:
     def all_needed(body: JsonObject) -> None:
         body["spec"]["template"]["podCliqueScalingGroups"][0]["minAvailable"] = 2
 
-    async def story() -> Seen:
+    async def story() -> ClusterState:
         all_needed(body := workload(1))
         async with World(nodes=8, node_resources=NODE) as world:
             await stand(world, body, None)
@@ -278,7 +278,7 @@ def test_pods_that_are_ready_at_once_are_still_taken_one_after_the_other() -> No
     for one in body["spec"]["template"]["cliques"]:
         one["annotations"][labels.SIM_READY_AFTER] = "0s"
 
-    async def story() -> Seen:
+    async def story() -> ClusterState:
         async with World(nodes=8, node_resources=NODE) as world:
             await stand(world, body, None)
             new_image("a")(changed := copy.deepcopy(body))
@@ -328,7 +328,7 @@ def test_a_refused_manifest_is_refused_in_the_servers_words() -> None:
     def rename(body: JsonObject) -> None:
         body["spec"]["template"]["cliques"][0]["name"] = "other"
 
-    with pytest.raises(UserError, match="PodCliqueSet p is refused"):
+    with pytest.raises(UserError, match="PodCliqueSet p was rejected"):
         told(rename)
 
 
@@ -338,7 +338,7 @@ def test_warnings_of_admission_are_told() -> None:
 
     planned = told(more).sets[0]
     assert planned.prediction.outcome is PredictedOutcome.NOTHING
-    assert "does not touch existing children" in planned.warnings[0]
+    assert "has no effect on existing children" in planned.warnings[0]
 
 
 # --- what is observed ------------------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ async def never_ready(world: World) -> None:
 def test_a_pod_that_is_not_ready_stays_as_it_is_until_it_is_deleted(prepare: Prepare) -> None:
     foreseen = told(same, prepare=prepare)
     assert foreseen.sets[0].prediction.outcome is PredictedOutcome.NOTHING
-    assert "1 pod that is not ready now is taken to stay so" in foreseen.notes
+    assert "1 pod that is not ready now is assumed to stay not ready" in foreseen.notes
 
 
 def test_a_pod_that_is_not_ready_goes_first_and_is_not_waited_for() -> None:
@@ -419,8 +419,8 @@ def test_a_cluster_in_motion_is_told_as_such() -> None:
         await world.clock.sleep(60)
 
     foreseen = told(same, prepare=no_operator)
-    assert "pcs/p is on its way already: 1 pod is created before anything is applied" in foreseen.notes
-    assert any("is under way already" in note for note in told(same, prepare=halfway).notes)
+    assert "pcs/p is already changing: 1 pod is created before anything is applied" in foreseen.notes
+    assert any("is already in progress" in note for note in told(same, prepare=halfway).notes)
 
 
 def test_a_pod_that_the_scheduler_of_the_cluster_does_not_place_waits_on() -> None:
@@ -444,7 +444,7 @@ def test_a_pod_that_the_scheduler_of_the_cluster_does_not_place_waits_on() -> No
                 )
 
     foreseen = told(same, prepare=unplaced)
-    assert any(note.startswith("9 pods wait for a node though there seems to be room") for note in foreseen.notes)
+    assert any(note.startswith("9 pods wait for a node although one seems to be free") for note in foreseen.notes)
     assert foreseen.sets[0].prediction.outcome is PredictedOutcome.NOTHING
     said = predicted(new_image("a"), prepare=unplaced)
     # Nothing of it is scheduled, so it comes first; the new pods are placed by nobody's other reason.
@@ -455,10 +455,11 @@ def test_without_a_look_at_nodes_everything_fits() -> None:
     async def hidden(world: World) -> None:
         world.user.refuse(lambda request: request.path == "/api/v1/nodes", FORBIDDEN)
 
-    foreseen = told(to_replicas(40), prepare=hidden)
+    # More than twice what the eight nodes have room for.
+    foreseen = told(to_replicas(8), prepare=hidden)
     assert foreseen.sets[0].prediction.outcome is PredictedOutcome.DONE
-    assert foreseen.sets[0].prediction.pods.created == 38 * 9
-    assert "nodes may not be read: whether there is room is not known, and taken for granted" in foreseen.notes
+    assert foreseen.sets[0].prediction.pods.created == 6 * 9
+    assert "nodes cannot be read: free capacity is unknown, and every pod is assumed to fit" in foreseen.notes
 
 
 async def crowded(world: World) -> None:
@@ -478,7 +479,7 @@ async def with_neighbours(world: World) -> None:
 def test_pods_of_others_take_room_and_those_that_wait_are_mentioned() -> None:
     foreseen = told(to_replicas(3), prepare=with_neighbours)
     assert foreseen.sets[0].prediction.outcome is PredictedOutcome.STALLED
-    assert any(note.startswith("6 pods of others wait for a node, and may take room") for note in foreseen.notes)
+    assert any(note.startswith("6 pods of others wait for a node, and may use capacity") for note in foreseen.notes)
 
 
 def test_another_set_takes_room_and_is_left_alone() -> None:
@@ -499,7 +500,7 @@ def test_pods_of_others_that_may_not_be_read_take_no_room() -> None:
 
     foreseen = told(to_replicas(3), prepare=private)
     assert foreseen.sets[0].prediction.outcome is PredictedOutcome.DONE
-    assert "pods of other namespaces may not be read: the room that they take is not counted" in foreseen.notes
+    assert "pods of other namespaces cannot be read: the capacity that they use is not counted" in foreseen.notes
 
 
 def test_a_quota_of_the_namespace_is_respected() -> None:
@@ -510,7 +511,8 @@ def test_a_quota_of_the_namespace_is_respected() -> None:
     planned = told(to_replicas(3), prepare=limited).sets[0]
     assert planned.prediction.outcome is PredictedOutcome.STALLED
     assert planned.prediction.missing_pods > 0
-    assert any("exceeded quota: few" in sentence.text for sentence in planned.sentences)
+    assert any("quota few rejects pods" in sentence.text for sentence in planned.sentences)
+    assert not any(sentence.until for sentence in planned.sentences)
 
 
 def test_a_set_whose_owner_was_not_read_is_not_taken_for_garbage() -> None:
@@ -520,7 +522,7 @@ def test_a_set_whose_owner_was_not_read_is_not_taken_for_garbage() -> None:
         is_set = obj["kind"] == PODCLIQUESETS.kind
         return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}} if is_set else obj
 
-    async def story() -> Seen:
+    async def story() -> ClusterState:
         async with World(nodes=8, node_resources=NODE) as world:
             await stand(world, workload(), None)
             new_image("a")(body := workload())
@@ -533,9 +535,9 @@ def test_a_set_whose_owner_was_not_read_is_not_taken_for_garbage() -> None:
 
 
 def test_a_namespace_that_is_not_there_is_said_before_anything_is_played() -> None:
-    async def story() -> Seen:
+    async def story() -> ClusterState:
         async with World(nodes=1) as world:
-            return await look(world.user, [document(workload())], "nowhere", world.clock.now())
+            return await read_cluster(world.user, [document(workload())], "nowhere", world.clock.now())
 
     with pytest.raises(UserError, match="no namespace 'nowhere'; create it first, or check -n"):
         run_virtual(story())
@@ -544,9 +546,11 @@ def test_a_namespace_that_is_not_there_is_said_before_anything_is_played() -> No
 def test_a_namespace_of_the_same_file_need_not_be_there() -> None:
     namespace: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fresh"}}
 
-    async def story() -> Seen:
+    async def story() -> ClusterState:
         async with World(nodes=8) as world:
-            return await look(world.user, [document(namespace), document(workload(1))], "fresh", world.clock.now())
+            return await read_cluster(
+                world.user, [document(namespace), document(workload(1))], "fresh", world.clock.now()
+            )
 
     (planned,) = predict_change(run_virtual(story())).sets
     assert (planned.prediction.namespace, planned.prediction.outcome) == ("fresh", PredictedOutcome.DONE)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grove.api.types.meta import JsonObject
-from grove.sim.scenario.scenario_file import Fate, Scenario, ScenarioError, read_scenario
+from grove.sim.scenario.scenario_file import NodeAction, Scenario, ScenarioError, read_scenario
 
 SET: JsonObject = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "p"}}
 
@@ -32,7 +32,7 @@ def test_times_are_durations_since_the_beginning() -> None:
 def test_a_lost_pod_keeps_its_node_unless_it_is_said() -> None:
     (one,) = read(**step(lose={"clique": "p-0-a"})).timeline
     assert one.lose is not None
-    assert (one.lose.pods, one.lose.nodes) == (None, Fate.KEEP)
+    assert (one.lose.pods, one.lose.nodes) == (None, NodeAction.KEEP)
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_an_expectation_that_does_not_hold_says_what_is(expect: dict[str, Any], 
         ),
         (
             {"scale": {"target": "pcsg/workload2-0-sg-x", "replicas": 1_000_000}},
-            "timeline[0].scale: the cluster says no at 1m: ",
+            "timeline[0].scale: rejected by the API server at 1m: ",
         ),
         (
             {"scale": {"target": "pg/workload2-0", "replicas": 1}},
@@ -202,7 +202,7 @@ def test_a_step_that_cannot_be_taken_is_an_error_of_the_file(step: dict[str, Any
 def test_a_manifest_that_is_refused_is_an_error_of_the_file() -> None:
     wrong = with_delay(WORKLOAD2, "-1s")
     with pytest.raises(
-        ScenarioError, match=r"timeline\[0\]\.apply: podcliqueset/workload2 is refused: .*terminationDelay"
+        ScenarioError, match=r"timeline\[0\]\.apply: podcliqueset/workload2 is rejected: .*terminationDelay"
     ):
         played({"at": "1m", "apply": [wrong]})
 
@@ -222,5 +222,5 @@ def test_what_is_gone_is_told_after_its_deletion() -> None:
 
 def test_nodes_that_the_cluster_refuses_are_named() -> None:
     scenario = read_scenario({"nodes": [{"labels": {"a b": "c"}}]}, lambda _: ())
-    with pytest.raises(ScenarioError, match=r"nodes\[0\]: the cluster says no: .*a b"):
+    with pytest.raises(ScenarioError, match=r"nodes\[0\]: rejected by the API server: .*a b"):
         run_virtual(play(scenario, seed=1, until=None, at_end=sets_of))

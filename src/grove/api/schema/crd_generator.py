@@ -16,7 +16,7 @@ from grove.api.schema.crd_markers import FIELDS, RULES, Notes
 from grove.api.schema.kubernetes_schemas import kubernetes_schema
 from grove.api.schema.limits import LIMITS
 from grove.api.types.meta import JsonObject, ObjectMeta
-from grove.api.values.yaml_text import compact_text
+from grove.api.values.yaml_text import compact_yaml
 
 KINDS: tuple[Resource[Any], ...] = (PODCLIQUESETS, PODCLIQUES, GROUPS, PODGANGS, TOPOLOGY_BINDINGS)
 
@@ -25,10 +25,13 @@ _SHORT_NAMES = {"podcliquesets": "pcs", "podcliques": "pclq", "podcliquescalingg
 # The labelSelectorPath of the scale subresource; a kind without an entry has no scale subresource.
 _SELECTOR_PATHS = {"podcliquesets": ".status.hpaPodSelector", "podcliques": ".status.hpaPodSelector",
                    "podcliquescalinggroups": ".status.selector"}  # fmt: skip
+_AVAILABLE = '.status.conditions[?(@.type=="Available")].status'
 _BREACHED = '.status.conditions[?(@.type=="MinAvailableBreached")].status'
-_WIDE_ONLY = frozenset({"Gated", "MinBreached"})
+# The columns of `kubectl get` that fit 80 characters; `-o wide` prints all.
+_NARROW = frozenset({"Ready", "Replicas", "Available", "Phase", "Domains", "Age"})
 _COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "podcliquesets": (
+        ("Ready", "string", _AVAILABLE),
         ("Replicas", "integer", ".spec.replicas"),
         ("Available", "integer", ".status.availableReplicas"),
         ("Updated", "integer", ".status.updatedReplicas"),
@@ -70,7 +73,7 @@ Embed = Callable[[str], JsonObject]
 
 
 def custom_resource_definitions() -> tuple[JsonObject, ...]:
-    return tuple(_definition(resource) for resource in KINDS)
+    return tuple(_crd(resource) for resource in KINDS)
 
 
 def crd_file_name(crd: JsonObject) -> str:
@@ -79,22 +82,22 @@ def crd_file_name(crd: JsonObject) -> str:
 
 def crd_text(crd: JsonObject) -> str:
     """Return the YAML of a CRD, as it is checked in."""
-    return compact_text(crd)
+    return compact_yaml(crd)
 
 
 @cache
 def object_schema(resource: Resource[Any]) -> JsonObject:
     """Return the structural schema of a kind."""
-    return _rooted(_struct_schema(resource.view, kubernetes_schema))
+    return _with_type_fields(_struct_schema(resource.view, kubernetes_schema))
 
 
 @cache
 def own_schema(resource: Resource[Any]) -> JsonObject:
     """Return the structural schema of a kind in which every Kubernetes type accepts any object."""
-    return _rooted(_struct_schema(resource.view, lambda _: _ANY_OBJECT))
+    return _with_type_fields(_struct_schema(resource.view, lambda _: _ANY_OBJECT))
 
 
-def _rooted(schema: JsonObject) -> JsonObject:
+def _with_type_fields(schema: JsonObject) -> JsonObject:
     properties = {
         "apiVersion": {"type": "string", "description": "Version of this representation of the object."},
         "kind": {"type": "string", "description": "Kind of the object."},
@@ -103,7 +106,7 @@ def _rooted(schema: JsonObject) -> JsonObject:
     return {**schema, "properties": properties}
 
 
-def _definition(resource: Resource[Any]) -> JsonObject:
+def _crd(resource: Resource[Any]) -> JsonObject:
     plural, singular = resource.plural, resource.kind.lower()
     version: JsonObject = {
         "name": resource.version,
@@ -146,7 +149,7 @@ def _subresources(plural: str) -> JsonObject:
 
 def _column(name: str, type_: str, path: str) -> JsonObject:
     column: JsonObject = {"name": name, "type": type_, "jsonPath": path}
-    return {**column, "priority": 1} if name in _WIDE_ONLY else column
+    return column if name in _NARROW else {**column, "priority": 1}
 
 
 def _struct_schema(struct: type[msgspec.Struct], embed: Embed) -> JsonObject:
@@ -159,8 +162,10 @@ def _struct_schema(struct: type[msgspec.Struct], embed: Embed) -> JsonObject:
     assert isinstance(info, msgspec.inspect.StructType)
     for field in info.fields:
         note = notes.get(field.encode_name, _NO_NOTES)
-        found, limit = _field_schema(field, note, embed), limits.get(field.encode_name)
-        properties[field.encode_name] = {**found, **limit.schema(found["type"])} if limit else found
+        field_schema, limit = _field_schema(field, note, embed), limits.get(field.encode_name)
+        properties[field.encode_name] = (
+            {**field_schema, **limit.schema(field_schema["type"])} if limit else field_schema
+        )
         if (field.required or note.is_required) and field.encode_name != "metadata":
             required.append(field.encode_name)
     schema: JsonObject = {"type": "object", "properties": properties}
@@ -207,7 +212,7 @@ def _type_schema(type_: msgspec.inspect.Type, embed: Embed) -> JsonObject:
         case msgspec.inspect.StrType():
             return {"type": "string"}
         case _:
-            raise TypeError(f"no schema for {type_}: teach grove.api.schema.crd_generator this type")
+            raise TypeError(f"no schema for {type_}: add the type to grove.api.schema.crd_generator")
 
 
 def _item_schema(type_: msgspec.inspect.Type, embed: Embed) -> JsonObject:

@@ -12,6 +12,8 @@ from grove.api.types.podgang import GangPhase
 
 
 class Notes(msgspec.Struct, frozen=True):
+    """Description and markers of one field."""
+
     description: str
     is_required: bool = False
     schema: JsonObject = {}
@@ -35,69 +37,69 @@ _BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nam
 _BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 _SCOPES = [str(scope) for scope in SharingScope]
 
-_CONDITIONS = _notes("What holds for this object right now, and since when.", **_BY_TYPE)
-_LAST_ERRORS = _notes("Why the object is not carried out; empty when it is.")
-_OBSERVED_GENERATION = _notes("The generation of the spec that this status answers for.")
+_CONDITIONS = _notes("Current conditions of this object.", **_BY_TYPE)
+_LAST_ERRORS = _notes("Errors that keep the operator from reconciling this object; empty if there are none.")
+_OBSERVED_GENERATION = _notes("The generation of the spec that this status describes.")
 _STARTED = _notes("When the update began.")
 _ENDED = _notes("When the update ended; absent while it runs.")
-_TOPOLOGY = _notes("Where the pods of this level must or should be close together.")
+_TOPOLOGY = _notes("Topology domains into which the pods of this level are packed.")
 _SHARING_NAME = _must("Name of a resource claim template.")
-_SHARING_NAMESPACE = _notes("Namespace of the template, if it is not one of this set.")
+_SHARING_NAMESPACE = _notes("Namespace of the template; absent for a template of this set.")
 _SHARING_SCOPE = _must("One claim for all replicas, or one for each.", enum=_SCOPES)
-_SHARING_FILTER = _notes("Limits the claim to these children.")
+_SHARING_FILTER = _notes("Children that get the claim; absent: all.")
 _CHILD_CLIQUES = _notes("Names of cliques that get the claim.")
 
 FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
     Condition: {
-        "type": _notes("What the condition is about."),
-        "status": _notes("Whether it holds.", enum=["True", "False", "Unknown"]),
-        "reason": _notes("One word why."),
-        "message": _notes("Why, in a sentence."),
+        "type": _notes("Type of the condition."),
+        "status": _notes("Status of the condition.", enum=["True", "False", "Unknown"]),
+        "reason": _notes("Reason for the status, as one word."),
+        "message": _notes("Details for users."),
         "lastTransitionTime": _notes("When the status last changed."),
-        "observedGeneration": _notes("The generation of the spec that was judged."),
+        "observedGeneration": _notes("The generation of the spec that the condition describes."),
     },
     LastError: {
-        "code": _notes("A stable word for the error."),
+        "code": _notes("Stable code of the error."),
         "description": _notes("What went wrong, and what to do."),
-        "observedAt": _notes("When it was last seen."),
+        "observedAt": _notes("When the error was last observed."),
     },
     NamespacedName: {
         "namespace": _must("Namespace of the object."),
         "name": _must("Name of the object."),
     },
     podclique.AutoScalingConfig: {
-        "minReplicas": _notes("The autoscaler never goes below this."),
-        "maxReplicas": _must("The autoscaler never goes above this."),
+        "minReplicas": _notes("Lower limit of the autoscaler."),
+        "maxReplicas": _must("Upper limit of the autoscaler."),
         "metrics": Notes(
-            "What to scale on: autoscaling/v2 metrics.",
+            "Metrics to scale on (autoscaling/v2).",
             schema={"x-kubernetes-list-type": "atomic"},
             kubernetes="MetricSpec",
         ),
     },
     podclique.PodCliqueSpec: {
-        "roleName": _notes("What the pods of this clique do; unique within the set. Absent: the clique's name."),
+        "roleName": _notes("Role of the pods; unique within the set. Absent: the name of the clique."),
         "podSpec": Notes("The pods of this clique: a core/v1 PodSpec.", is_required=True, kubernetes="PodSpec"),
-        "replicas": _must("How many pods: 0, or at least minAvailable."),
-        "minAvailable": _notes("How many of them it takes: to be scheduled at all, and to count as available."),
-        "startsAfter": _notes("Cliques that must be up before this one starts."),
-        "autoScalingConfig": _notes("Scales this clique by metrics; only outside of scaling groups."),
+        "replicas": _must("Number of pods: 0, or at least minAvailable."),
+        "minAvailable": _notes("Minimum number of pods to schedule together, and to count as available."),
+        "startsAfter": _notes("Cliques that must be available before this one starts."),
+        "autoScalingConfig": _notes("Autoscaling of this clique; not for members of a scaling group."),
     },
     podclique.PodsSelectedToUpdate: {
         "current": _notes("The pod being replaced."),
         "completed": _notes("The pods replaced so far."),
-        "readyBefore": _notes("How many pods of the new template were ready when this one was taken."),
+        "readyBefore": _notes("Number of ready pods with the new template when `current` was selected."),
     },
     podclique.CliqueUpdateProgress: {
         "podCliqueSetGenerationHash": _notes("The set's templates that this update leads to."),
         "podTemplateHash": _notes("The pod template that this update leads to."),
         "updateStartedAt": _STARTED,
         "updateEndedAt": _ENDED,
-        "readyPodsSelectedToUpdate": _notes("Ready pods taken by the update."),
+        "readyPodsSelectedToUpdate": _notes("Ready pods that the update replaces."),
     },
     podclique.CliqueRollingUpdateProgress: {
         "updateStartedAt": _STARTED,
         "updateEndedAt": _ENDED,
-        "readyPodsSelectedToUpdate": _notes("Ready pods taken by the update."),
+        "readyPodsSelectedToUpdate": _notes("Ready pods that the update replaces."),
     },
     podclique.PodFailure: {
         "pod": _notes("Name of the pod."),
@@ -110,29 +112,29 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
     podclique.PodCliqueStatus: {
         "observedGeneration": _OBSERVED_GENERATION,
         "lastErrors": _LAST_ERRORS,
-        "replicas": _notes("Pods that exist and are not leaving."),
+        "replicas": _notes("Pods that exist and are not terminating."),
         "readyReplicas": _must("Pods that are ready.", default=0),
         "updatedReplicas": _must("Pods with the newest template.", default=0),
         "scheduleGatedReplicas": _must("Pods held by a scheduling gate.", default=0),
         "scheduledReplicas": _must("Pods that have a node.", default=0),
-        "wasAvailable": _notes("Whether the clique ever reached its minimum; never turns false again."),
+        "wasAvailable": _notes("Whether the clique ever reached its minimum; stays true."),
         "succeededIndices": _notes("Indices of training pods that ended with exit code 0."),
-        "failedIndices": _notes("Indices of training pods that failed 6 times and are not tried any more."),
-        "firstFailure": _notes("The first pod that broke a training clique, while it is in breach."),
+        "failedIndices": _notes("Indices of training pods that failed 6 times and are not retried."),
+        "firstFailure": _notes("The first failed pod of a training clique in breach."),
         "hpaPodSelector": _notes("Selects the pods of this clique, for autoscalers."),
         "conditions": _CONDITIONS,
         "currentPodCliqueSetGenerationHash": _notes("The set's templates that this clique has reached."),
         "currentPodTemplateHash": _notes("The pod template that all pods have."),
-        "updateProgress": _notes("How far the last update got."),
-        "rollingUpdateProgress": _notes("What the rolling update is doing."),
+        "updateProgress": _notes("Progress of the last update."),
+        "rollingUpdateProgress": _notes("State of the rolling update."),
     },
     podclique.PodClique: {
         "spec": _must("Pods of one role."),
-        "status": _notes("What is observed."),
+        "status": _notes("Observed state."),
     },
     podcliqueset.UpdateStrategy: {
         "type": _notes(
-            "Replace pods in turn, or only when somebody deletes them.",
+            "RollingRecreate replaces pods one after the other; OnDelete replaces a pod only after a user deleted it.",
             enum=[str(t) for t in UpdateType],
             default=str(UpdateType.ROLLING_RECREATE),
         ),
@@ -152,7 +154,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
     },
     podcliqueset.TopologyConstraint: {
         "topologyName": _notes("The ClusterTopologyBinding that defines the domains."),
-        "pack": _notes("How close together."),
+        "pack": _notes("Topology domains of the constraint."),
         "packDomain": _notes("Deprecated: write pack.required.", **_DOMAIN),
     },
     podcliqueset.ResourceClaimTemplate: {
@@ -186,7 +188,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "scope": _SHARING_SCOPE,
     },
     podcliqueset.CliqueTemplate: {
-        "name": _must("Name of the clique, unique within the set; never changes."),
+        "name": _must("Name of the clique, unique within the set; immutable."),
         "labels": _notes("Labels of the clique and its pods."),
         "annotations": _notes("Annotations of the clique and its pods."),
         "topologyConstraint": _TOPOLOGY,
@@ -194,20 +196,20 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "spec": _must("The pods of this clique."),
     },
     podcliqueset.GroupConfig: {
-        "name": _must("Name of the group, unique within the set; never changes."),
+        "name": _must("Name of the group, unique within the set; immutable."),
         "cliqueNames": _must("Cliques that make up one group replica."),
         "annotations": _notes("Annotations of the group."),
-        "replicas": _notes("How many group replicas, at first; scale the group later.", default=1),
-        "minAvailable": _notes("How many group replicas it takes; these belong to the base gang.", default=1),
+        "replicas": _notes("Initial number of group replicas; scale the PodCliqueScalingGroup later.", default=1),
+        "minAvailable": _notes("Minimum number of group replicas; they belong to the base gang.", default=1),
         "terminationDelay": _notes("Overrides the set's terminationDelay for this group."),
-        "scaleConfig": _notes("Scales this group by metrics."),
+        "scaleConfig": _notes("Autoscaling of this group."),
         "resourceSharing": _notes("Resource claims shared within this group."),
         "topologyConstraint": _TOPOLOGY,
     },
     podcliqueset.SetTemplate: {
         "cliques": _must("The roles of one replica.", **_BY_NAME),
         "cliqueStartupType": _notes(
-            "In which order cliques start.",
+            "Order in which cliques start.",
             enum=[str(t) for t in StartupType],
             default=str(StartupType.ANY_ORDER),
         ),
@@ -215,30 +217,30 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "headlessServiceConfig": _notes("The Service that gives pods their DNS names."),
         "topologyConstraint": _TOPOLOGY,
         "terminationDelay": _notes(
-            "How long a gang may stay below its minimum before it is torn down; absent: for ever, in training 0s."
+            "How long a gang may stay below its minimum before it is torn down; absent: no limit, in a training set 0s."
         ),
         "resourceClaimTemplates": _notes("Resource claim templates that resourceSharing may name."),
         "resourceSharing": _notes("Resource claims shared within the set."),
         "podCliqueScalingGroups": _notes("Cliques that scale together."),
     },
     podcliqueset.PodCliqueSetSpec: {
-        "replicas": _notes("How many copies of the whole template.", default=0),
+        "replicas": _notes("Number of copies of the template.", default=0),
         "workloadType": _notes(
-            "Runs for ever, or to completion; never changes.",
+            "Inference runs until it is deleted, Training runs to completion; immutable.",
             enum=[str(t) for t in WorkloadType],
             default=str(WorkloadType.INFERENCE),
         ),
         "trainingSpec": _notes("Limits of a training set."),
-        "updateStrategy": _notes("How changed templates reach running pods."),
-        "template": _must("What one replica is made of."),
+        "updateStrategy": _notes("How pods get a changed template."),
+        "template": _must("Template of one replica."),
     },
     podcliqueset.GangStatus: {
         "name": _notes("Name of the PodGang."),
-        "phase": _notes("How far the gang is.", enum=[str(p) for p in GangPhase]),
+        "phase": _notes("Phase of the gang.", enum=[str(p) for p in GangPhase]),
         "conditions": _CONDITIONS,
     },
     podcliqueset.ReplicaUpdateProgress: {
-        "replicaIndex": _notes("The replica whose turn it is."),
+        "replicaIndex": _notes("The replica that is being updated."),
         "updateStartedAt": _STARTED,
         "updateEndedAt": _ENDED,
     },
@@ -246,22 +248,22 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "updateStartedAt": _STARTED,
         "updateEndedAt": _ENDED,
         "updatedPodCliquesCount": _notes("Standalone cliques that are updated and have their minimum.", default=0),
-        "totalPodCliquesCount": _notes("Standalone cliques in all.", default=0),
+        "totalPodCliquesCount": _notes("Total of standalone cliques.", default=0),
         "updatedPodCliqueScalingGroupsCount": _notes(
             "Scaling groups that are updated and have their minimum.", default=0
         ),
-        "totalPodCliqueScalingGroupsCount": _notes("Scaling groups in all.", default=0),
-        "currentlyUpdating": _notes("The replicas whose turn it is."),
+        "totalPodCliqueScalingGroupsCount": _notes("Total of scaling groups.", default=0),
+        "currentlyUpdating": _notes("The replicas that are being updated."),
     },
     podcliqueset.CurrentlyUpdating: {
-        "replicaIndex": _notes("The replica whose turn it is."),
+        "replicaIndex": _notes("The replica that is being updated."),
         "updateStartedAt": _STARTED,
-        "wasAvailable": _notes("The replica was available when its turn began."),
+        "wasAvailable": _notes("Whether the replica was available when its update began."),
     },
     podcliqueset.SetRollingUpdateProgress: {
         "updateStartedAt": _STARTED,
         "updateEndedAt": _ENDED,
-        "currentlyUpdating": _notes("The replica whose turn it is."),
+        "currentlyUpdating": _notes("The replica that is being updated."),
         "updatedPodCliques": _notes("Standalone cliques that are updated and have their minimum."),
         "updatedPodCliqueScalingGroups": _notes("Scaling groups that are updated and have their minimum."),
     },
@@ -269,52 +271,52 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "observedGeneration": _OBSERVED_GENERATION,
         "conditions": _CONDITIONS,
         "lastErrors": _LAST_ERRORS,
-        "replicas": _notes("Replicas asked for."),
+        "replicas": _notes("Replicas in the spec."),
         "updatedReplicas": _must("Available replicas with the newest templates.", default=0),
         "availableReplicas": _must("Replicas with every minimum reached.", default=0),
         "hpaPodSelector": _notes("Selects the pods of this set, for autoscalers."),
         "podGangStatuses": _notes("Gangs that are not running yet; at most 100."),
-        "currentGenerationHash": _notes("Identity of the newest templates."),
-        "updateProgress": _notes("How far the last update got, in numbers."),
-        "rollingUpdateProgress": _notes("What the rolling update is doing."),
-        "phase": _notes("How far the set is.", enum=[str(p) for p in podcliqueset.SetPhase]),
+        "currentGenerationHash": _notes("Hash of the newest templates."),
+        "updateProgress": _notes("Progress of the last update, in numbers."),
+        "rollingUpdateProgress": _notes("State of the rolling update."),
+        "phase": _notes("Phase of the set.", enum=[str(p) for p in podcliqueset.SetPhase]),
         "restartCount": _notes("Restarts used by a training set."),
-        "replicaRestarts": _notes("The restarts by replica."),
+        "replicaRestarts": _notes("Restarts of each replica."),
         "startTime": _notes("When the first replica of a training set ran."),
     },
     podcliqueset.ReplicaRestarts: {
         "replicaIndex": _notes("The replica that was restarted."),
-        "count": _notes("How often."),
+        "count": _notes("Number of restarts."),
     },
     podcliqueset.PodCliqueSet: {
-        "spec": _must("What the user wants."),
-        "status": _notes("What is observed."),
+        "spec": _must("Desired state."),
+        "status": _notes("Observed state."),
     },
     podcliquescalinggroup.ScalingGroupSpec: {
-        "replicas": _must("How many group replicas: 0, or at least minAvailable.", default=1),
-        "minAvailable": _notes("How many group replicas it takes.", default=1),
+        "replicas": _must("Number of group replicas: 0, or at least minAvailable.", default=1),
+        "minAvailable": _notes("Minimum number of group replicas.", default=1),
         "cliqueNames": _must("Cliques that make up one group replica."),
     },
     podcliquescalinggroup.ReplicasSelectedToUpdate: {
         "current": _notes("Index of the group replica being replaced."),
         "completed": _notes("Indices of the group replicas replaced so far."),
-        "readyBefore": _notes("How many replicas of the new template were available when this one was taken."),
+        "readyBefore": _notes("Number of available replicas with the new template when `current` was selected."),
     },
     podcliquescalinggroup.GroupUpdateProgress: {
         "updateStartedAt": _STARTED,
         "updateEndedAt": _ENDED,
         "podCliqueSetGenerationHash": _notes("The set's templates that this update leads to."),
         "updatedPodCliquesCount": _notes("Cliques of the group that are updated and have their minimum.", default=0),
-        "totalPodCliquesCount": _notes("Cliques of the group in all.", default=0),
-        "readyReplicaIndicesSelectedToUpdate": _notes("Ready group replicas taken by the update."),
+        "totalPodCliquesCount": _notes("Total of cliques of the group.", default=0),
+        "readyReplicaIndicesSelectedToUpdate": _notes("Ready group replicas that the update replaces."),
     },
     podcliquescalinggroup.GroupRollingUpdateProgress: {
         "updateStartedAt": _STARTED,
         "updateEndedAt": _ENDED,
-        "readyReplicaIndicesSelectedToUpdate": _notes("Ready group replicas taken by the update."),
+        "readyReplicaIndicesSelectedToUpdate": _notes("Ready group replicas that the update replaces."),
     },
     podcliquescalinggroup.ScalingGroupStatus: {
-        "replicas": _notes("Group replicas asked for."),
+        "replicas": _notes("Group replicas in the spec."),
         "scheduledReplicas": _must("Group replicas with every clique scheduled.", default=0),
         "availableReplicas": _must("Group replicas with every clique's minimum ready.", default=0),
         "updatedReplicas": _must("Available group replicas with the newest templates.", default=0),
@@ -323,24 +325,24 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "lastErrors": _LAST_ERRORS,
         "conditions": _CONDITIONS,
         "currentPodCliqueSetGenerationHash": _notes("The set's templates that this group has reached."),
-        "updateProgress": _notes("How far the last update got."),
-        "rollingUpdateProgress": _notes("What the rolling update is doing."),
+        "updateProgress": _notes("Progress of the last update."),
+        "rollingUpdateProgress": _notes("State of the rolling update."),
     },
     podcliquescalinggroup.PodCliqueScalingGroup: {
         "spec": _must("Cliques that scale together."),
-        "status": _notes("What is observed."),
+        "status": _notes("Observed state."),
     },
     podgang.GangPackConstraint: {
         "required": _notes("Node label key: all pods must have nodes with one value of it."),
         "preferred": _notes("Node label key: all pods should have nodes with one value of it."),
     },
     podgang.GangTopologyConstraint: {
-        "packConstraint": _notes("How close together, as node label keys."),
+        "packConstraint": _notes("Topology domains of the constraint, as node label keys."),
     },
     podgang.PodGroup: {
         "name": _must("Name of the PodClique."),
-        "podReferences": _must("The pods of this group; a pod is named here before it is created."),
-        "minReplicas": _must("How many of them it takes."),
+        "podReferences": _must("The pods of this group; the operator adds a pod here before it creates it."),
+        "minReplicas": _must("Minimum number of pods to place together."),
         "topologyConstraint": _TOPOLOGY,
     },
     podgang.TopologyGroupConfig: {
@@ -353,21 +355,21 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "topologyConstraint": _TOPOLOGY,
         "topologyConstraintGroupConfigs": _notes("Constraints on several pod groups together."),
         "priorityClassName": _notes("Priority class of the gang."),
-        "reuseReservationRef": _notes("A gang whose reserved place this one takes over."),
+        "reuseReservationRef": _notes("A gang whose reservation this one reuses."),
     },
     podgang.PodGangStatus: {
-        "phase": _must("How far the gang is.", enum=[str(p) for p in GangPhase]),
+        "phase": _must("Phase of the gang.", enum=[str(p) for p in GangPhase]),
         "conditions": _CONDITIONS,
-        "placementScore": _notes("How close together the pods are, from 0 to 1."),
+        "placementScore": _notes("Quality of the placement, from 0 to 1 (all pods close together)."),
         "placedIncarnation": _notes("The incarnation in which every podgroup had its minimum on nodes."),
     },
     podgang.PodGang: {
         "spec": _must("Pods that are scheduled all or nothing."),
-        "status": _notes("What is observed."),
+        "status": _notes("Observed state."),
     },
     clustertopologybinding.TopologyLevel: {
         "domain": _must("Name of the domain, such as zone or rack.", **_DOMAIN),
-        "key": _must("Node label whose values tell the domains apart.", **_LABEL_KEY),
+        "key": _must("Node label whose values are the domains.", **_LABEL_KEY),
     },
     clustertopologybinding.SchedulerTopologyBinding: {
         "schedulerName": _must("The scheduler that has a topology of its own."),
@@ -380,9 +382,9 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
     clustertopologybinding.SchedulerTopologyStatus: {
         "schedulerName": _notes("The scheduler."),
         "topologyReference": _notes("Name of its topology."),
-        "inSync": _notes("Whether it equals this binding."),
+        "inSync": _notes("Whether the topology equals this binding."),
         "schedulerBackendTopologyObservedGeneration": _notes("The generation of its topology that was compared."),
-        "message": _notes("How it differs."),
+        "message": _notes("Differences."),
     },
     clustertopologybinding.TopologyBindingStatus: {
         "observedGeneration": _OBSERVED_GENERATION,
@@ -391,15 +393,15 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
     },
     clustertopologybinding.ClusterTopologyBinding: {
         "spec": _must("The topology domains of the cluster."),
-        "status": _notes("What is observed."),
+        "status": _notes("Observed state."),
     },
 }
 
 _PACK_DOMAIN = ".topologyConstraint.packDomain"
-_ON_CREATE = "packDomain is deprecated and refused in new sets: write pack.required"
+_ON_CREATE = "packDomain is deprecated and rejected in new sets: write pack.required"
 
 
-def _refused_on_create(field_path: str, holds_without: str) -> JsonObject:
+def _rejected_on_create(field_path: str, holds_without: str) -> JsonObject:
     """Return a CEL rule that rejects the deprecated field in new objects and allows it in stored ones."""
     return {
         "rule": f"oldSelf.hasValue() || {holds_without}",
@@ -418,31 +420,31 @@ def _without_pack_domain(at: str) -> str:
 RULES: dict[type[msgspec.Struct], list[JsonObject]] = {
     podcliqueset.PodCliqueSet: [
         # Items of this list have no key: a rule on an item has no oldSelf, and a path cannot point at an item.
-        _refused_on_create(
+        _rejected_on_create(
             ".spec.template.podCliqueScalingGroups",
             "!has(self.spec.template.podCliqueScalingGroups) || "
             f"self.spec.template.podCliqueScalingGroups.all(g, {_without_pack_domain('g')})",
         ),
     ],
-    podcliqueset.SetTemplate: [_refused_on_create(_PACK_DOMAIN, _without_pack_domain("self"))],
-    podcliqueset.CliqueTemplate: [_refused_on_create(_PACK_DOMAIN, _without_pack_domain("self"))],
+    podcliqueset.SetTemplate: [_rejected_on_create(_PACK_DOMAIN, _without_pack_domain("self"))],
+    podcliqueset.CliqueTemplate: [_rejected_on_create(_PACK_DOMAIN, _without_pack_domain("self"))],
     podcliqueset.TopologyConstraint: [
         {
             "rule": "has(self.pack) || has(self.packDomain)",
-            "message": "say how close together: write pack.required or pack.preferred",
+            "message": "write pack.required or pack.preferred",
             "reason": "FieldValueRequired",
             "fieldPath": ".pack",
         },
         {
             "rule": "!(has(self.packDomain) && has(self.pack) && has(self.pack.required))",
-            "message": "packDomain is the old name of pack.required: write only pack.required",
+            "message": "packDomain is a deprecated alias of pack.required: write only pack.required",
             "fieldPath": ".packDomain",
         },
     ],
     podcliqueset.PackConstraint: [
         {
             "rule": "has(self.required) || has(self.preferred)",
-            "message": "name a domain: write required, preferred, or both",
+            "message": "write required, preferred, or both",
         }
     ],
 }

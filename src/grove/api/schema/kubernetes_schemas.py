@@ -13,7 +13,7 @@ from functools import cache
 
 import msgspec
 
-from grove.api.schema.kubernetes_descriptions import WORDS
+from grove.api.schema.kubernetes_descriptions import DESCRIPTIONS
 from grove.api.types.meta import JsonObject
 
 _KEYS = "x-kubernetes-list-map-keys"
@@ -49,11 +49,13 @@ def kubernetes_schema(name: str) -> JsonObject:
     """Return the structural schema of a type, without references. It is shared: do not modify it."""
     if name in SPECIAL:
         return SPECIAL[name]
-    schema = _resolved(_definitions()[name])
-    words = WORDS.get(name)
-    if words is None:
+    schema = _resolve(_definitions()[name])
+    descriptions = DESCRIPTIONS.get(name)
+    if descriptions is None:
         return schema
-    properties = {field: _described(inner, words.get(field, "")) for field, inner in schema["properties"].items()}
+    properties = {
+        field: _with_description(inner, descriptions.get(field, "")) for field, inner in schema["properties"].items()
+    }
     return {**schema, "properties": properties}
 
 
@@ -65,7 +67,7 @@ def _definitions() -> JsonObject:
     return definitions
 
 
-def _resolved(schema: JsonObject) -> JsonObject:
+def _resolve(schema: JsonObject) -> JsonObject:
     if "$ref" in schema:
         return kubernetes_schema(schema["$ref"])
     result = dict(schema)
@@ -76,14 +78,14 @@ def _resolved(schema: JsonObject) -> JsonObject:
         }
     for part in ("items", "additionalProperties"):
         if part in schema:
-            result[part] = _resolved(schema[part])
+            result[part] = _resolve(schema[part])
     if _KEYS in schema:
         result["items"] = _with_keys(result["items"], schema[_KEYS])
     return result
 
 
 def _field(schema: JsonObject, *, is_required: bool) -> JsonObject:
-    result = _resolved(schema)
+    result = _resolve(schema)
     if "enum" in result and not is_required and "" not in result["enum"]:
         # Kubernetes treats an empty optional enum value as absent, and many charts render it.
         result["enum"] = [*result["enum"], ""]
@@ -96,5 +98,5 @@ def _with_keys(item: JsonObject, keys: list[str]) -> JsonObject:
     return {**item, "required": [*item.get("required", ()), *optional]} if optional else item
 
 
-def _described(schema: JsonObject, words: str) -> JsonObject:
-    return {"description": words, **schema} if words else schema
+def _with_description(schema: JsonObject, description: str) -> JsonObject:
+    return {"description": description, **schema} if description else schema

@@ -56,7 +56,7 @@ _GROUPS = Limit(1_000, "a group has a clique of its own, so there are no more gr
 _CLIQUE_NAMES = Limit(1_000, "no more than there are cliques", each=_NAME)
 _GROUP_NAMES = Limit(1_000, "no more than there are groups", each=_NAME)
 _CLAIMS = Limit(1_000, "one for every clique")
-_METRICS = Limit(100, "an autoscaler asks for all of them every 15 seconds")
+_METRICS = Limit(100, "an autoscaler reads all of them every 15 seconds")
 _LEVELS = Limit(64, "the known levels, from region to NUMA node, are seven")
 _SCHEDULERS = Limit(64, "one for every scheduler of a cluster")
 # A podgroup with one short reference has 110 bytes.
@@ -65,16 +65,16 @@ _REFERENCES = Limit(40_000, "a reference has at least 40 bytes; more do not fit 
 _CONDITIONS = Limit(256, "the operator writes about ten types, others may add theirs")
 _ERRORS = Limit(100, "the operator lists 20")
 _GANGS = Limit(1_000, "the operator lists 100")
-_TURNS = Limit(100, "one at a time")
+_CURRENT_REPLICAS = Limit(100, "one at a time")
 _UPDATED = Limit(1_000, "the operator lists 100", each=_NAME)
-_TAKEN = Limit(LARGEST_COUNT, "no more than a clique has pods", each=_NAME)
+_UPDATED_PODS = Limit(LARGEST_COUNT, "no more than a clique has pods", each=_NAME)
 _INDICES = Limit(LARGEST_COUNT, "no more than there are pods or replicas")
 
 LIMITS: dict[type[msgspec.Struct], dict[str, Limit]] = {
     NamespacedName: {"namespace": _NAMESPACE, "name": _OBJECT_NAME},
     podclique.AutoScalingConfig: {"metrics": _METRICS},
     podclique.PodCliqueSpec: {"roleName": _OBJECT_NAME, "replicas": _COUNT, "startsAfter": _CLIQUE_NAMES},
-    podclique.PodsSelectedToUpdate: {"completed": _TAKEN},
+    podclique.PodsSelectedToUpdate: {"completed": _UPDATED_PODS},
     podclique.PodCliqueStatus: {
         "lastErrors": _ERRORS,
         "conditions": _CONDITIONS,
@@ -107,7 +107,7 @@ LIMITS: dict[type[msgspec.Struct], dict[str, Limit]] = {
     },
     podcliqueset.PodCliqueSetSpec: {"replicas": _COUNT},
     podcliqueset.GangStatus: {"conditions": _CONDITIONS},
-    podcliqueset.SetUpdateProgress: {"currentlyUpdating": _TURNS},
+    podcliqueset.SetUpdateProgress: {"currentlyUpdating": _CURRENT_REPLICAS},
     podcliqueset.SetRollingUpdateProgress: {
         "updatedPodCliques": _UPDATED,
         "updatedPodCliqueScalingGroups": _UPDATED,

@@ -26,7 +26,7 @@ class AdmissionRequest(WireStruct):
     old: JsonObject | None = None
 
 
-class AdmissionAnswer(WireStruct):
+class AdmissionResult(WireStruct):
     """The result of admission. Without errors the write is allowed, and `object` is stored, with defaults."""
 
     object: JsonObject | None = None
@@ -38,4 +38,4 @@ class AdmissionAnswer(WireStruct):
         return not self.errors
 
 
-AdmissionControl = Callable[[AdmissionRequest], AdmissionAnswer]
+AdmissionControl = Callable[[AdmissionRequest], AdmissionResult]

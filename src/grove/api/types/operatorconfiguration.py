@@ -19,7 +19,7 @@ import yaml
 from grove.api.schema.limits import OBJECTS_PER_SET
 from grove.api.types.meta import WireStruct
 from grove.api.validation.field_errors import FieldError, forbidden, invalid, not_supported, required
-from grove.api.validation.syntax import dns_subdomain_complaint
+from grove.api.validation.syntax import check_dns_subdomain
 from grove.api.values.durations import DurationError, parse_duration
 from grove.errors import UserError
 
@@ -166,6 +166,13 @@ class Limits(WireStruct):
     objects_per_set: int = OBJECTS_PER_SET
 
 
+class InitContainer(WireStruct):
+    """The init container that waits for other cliques."""
+
+    # Empty: the image of the operator, from the environment variable GROVE_INIT_CONTAINER_IMAGE.
+    image: str = ""
+
+
 class Network(WireStruct):
     auto_mnnvl_enabled: bool = msgspec.field(default=False, name="autoMNNVLEnabled")
 
@@ -200,6 +207,7 @@ class OperatorConfiguration(WireStruct):
     gang_termination: GangTermination = GangTermination()
     topology_aware_scheduling: TopologyAwareScheduling = TopologyAwareScheduling()
     limits: Limits = Limits()
+    init_container: InitContainer = InitContainer()
     network: Network = Network()
     scheduler: SchedulerConfiguration = SchedulerConfiguration()
 
@@ -209,14 +217,14 @@ def read_configuration(text: str) -> tuple[OperatorConfiguration, tuple[str, ...
     try:
         content = _without_absent(_content(text))
     except RecursionError as error:
-        raise ConfigurationError("is nested too deeply, or in itself; correct it") from error
-    _demand(_errors_of_kind(content))
+        raise ConfigurationError("is nested too deeply, or contains itself: correct the file") from error
+    _raise_if_any(_errors_of_kind(content))
     try:
         configuration = msgspec.convert(content, OperatorConfiguration)
     except msgspec.ValidationError as error:
         detail, _, path = str(error).partition(" - at `$")
         raise ConfigurationError(f"{path.strip('.`')}: {detail}") from error
-    _demand(_errors(configuration))
+    _raise_if_any(_errors(configuration))
     return configuration, tuple(_unknown_keys(content, OperatorConfiguration, ""))
 
 
@@ -239,10 +247,10 @@ def _without_absent(value: Any) -> Any:
     return value
 
 
-def _demand(errors: Iterable[FieldError]) -> None:
-    found = [str(error) for error in errors]
-    if found:
-        raise ConfigurationError("\n".join(found))
+def _raise_if_any(errors: Iterable[FieldError]) -> None:
+    messages = [str(error) for error in errors]
+    if messages:
+        raise ConfigurationError("\n".join(messages))
 
 
 def _errors_of_kind(content: dict[str, Any]) -> Iterator[FieldError]:
@@ -257,8 +265,8 @@ def _errors_of_kind(content: dict[str, Any]) -> Iterator[FieldError]:
 
 
 def _errors(configuration: OperatorConfiguration) -> Iterator[FieldError]:
-    yield from _supported("logLevel", configuration.log_level, LOG_LEVELS)
-    yield from _supported("logFormat", configuration.log_format, LOG_FORMATS)
+    yield from _value_errors("logLevel", configuration.log_level, LOG_LEVELS)
+    yield from _value_errors("logFormat", configuration.log_format, LOG_FORMATS)
     yield from _connection_errors(configuration.runtime_client_connection)
     if configuration.leader_election.enabled:
         yield from _election_errors(configuration.leader_election)
@@ -270,12 +278,14 @@ def _errors(configuration: OperatorConfiguration) -> Iterator[FieldError]:
     yield from _scheduler_errors(configuration.scheduler)
     yield from _termination_errors(configuration.gang_termination)
     on_missing = configuration.topology_aware_scheduling.on_missing_binding
-    yield from _supported("topologyAwareScheduling.onMissingBinding", on_missing, (IGNORE, WAIT))
+    yield from _value_errors("topologyAwareScheduling.onMissingBinding", on_missing, (IGNORE, WAIT))
     if configuration.network.auto_mnnvl_enabled:
-        yield forbidden("network.autoMNNVLEnabled", "compute domains come later: write false, or leave it out")
+        yield forbidden(
+            "network.autoMNNVLEnabled", "compute domains are not supported yet: write false, or remove the key"
+        )
 
 
-def _supported(path: str, value: str, supported: tuple[str, ...]) -> Iterator[FieldError]:
+def _value_errors(path: str, value: str, supported: tuple[str, ...]) -> Iterator[FieldError]:
     if value not in supported:
         yield not_supported(path, value, supported)
 
@@ -290,7 +300,7 @@ def _connection_errors(connection: ClientConnection) -> Iterator[FieldError]:
         ("contentType", connection.content_type),
         ("acceptContentTypes", connection.accept_content_types),
     ):
-        yield from _supported(f"{path}.{key}", value, ("", "application/json"))
+        yield from _value_errors(f"{path}.{key}", value, ("", "application/json"))
 
 
 def _election_errors(election: LeaderElection) -> Iterator[FieldError]:
@@ -315,7 +325,7 @@ def _election_errors(election: LeaderElection) -> Iterator[FieldError]:
         if spans["renewDeadline"] <= spans["retryPeriod"]:
             detail = "must be longer than retryPeriod, so that a renewal may be tried again"
             yield invalid(f"{path}.renewDeadline", election.renew_deadline, detail)
-    yield from _supported(f"{path}.resourceLock", election.resource_lock, ("leases",))
+    yield from _value_errors(f"{path}.resourceLock", election.resource_lock, ("leases",))
     yield from _name_errors(f"{path}.resourceName", election.resource_name, "the name of the Lease")
     if election.resource_namespace:
         yield from _name_errors(f"{path}.resourceNamespace", election.resource_namespace, "")
@@ -325,7 +335,7 @@ def _server_errors(server: ServerConfiguration) -> Iterator[FieldError]:
     yield from _port_errors("server.webhooks.port", server.webhooks.port)
     yield from _port_errors("server.healthProbes.port", server.health_probes.port)
     yield from _port_errors("server.metrics.port", server.metrics.port)
-    yield from _supported("server.webhooks.certProvisionMode", server.webhooks.cert_provision_mode, PROVISION_MODES)
+    yield from _value_errors("server.webhooks.certProvisionMode", server.webhooks.cert_provision_mode, PROVISION_MODES)
     what = "the name of the Secret that holds the certificates"
     yield from _name_errors("server.webhooks.secretName", server.webhooks.secret_name, what)
 
@@ -333,7 +343,7 @@ def _server_errors(server: ServerConfiguration) -> Iterator[FieldError]:
 def _name_errors(path: str, name: str, what: str) -> Iterator[FieldError]:
     if not name:
         yield required(path, what)
-    elif error_message := dns_subdomain_complaint(name):
+    elif error_message := check_dns_subdomain(name):
         yield invalid(path, name, error_message)
 
 
@@ -345,7 +355,7 @@ def _port_errors(path: str, port: int) -> Iterator[FieldError]:
 def _debugging_errors(debugging: Debugging) -> Iterator[FieldError]:
     yield from _port_errors("debugging.pprofBindPort", debugging.pprof_bind_port)
     if debugging.enable_profiling and not _is_loopback(debugging.pprof_bind_host):
-        detail = "must be a loopback address: profiles are for this machine, kubectl port-forward leads to it"
+        detail = "must be a loopback address: reach it with kubectl port-forward"
         yield invalid("debugging.pprofBindHost", debugging.pprof_bind_host, detail)
 
 
@@ -389,11 +399,11 @@ def _scheduler_errors(scheduler: SchedulerConfiguration) -> Iterator[FieldError]
     path = "scheduler.profiles"
     seen: set[str] = set()
     for i, profile in enumerate(scheduler.profiles):
-        yield from _supported(f"{path}[{i}].name", profile.name, SCHEDULERS)
+        yield from _value_errors(f"{path}[{i}].name", profile.name, SCHEDULERS)
         if profile.name in seen:
-            yield invalid(f"{path}[{i}].name", profile.name, "is there twice")
+            yield invalid(f"{path}[{i}].name", profile.name, "duplicate profile: remove one")
         if profile.config:
-            yield forbidden(f"{path}[{i}].config", f"{profile.name} has no settings: leave it out")
+            yield forbidden(f"{path}[{i}].config", f"{profile.name} has no settings: remove the key")
         seen.add(profile.name)
     default = scheduler.default_profile_name
     if default not in SCHEDULERS:

@@ -87,7 +87,8 @@ class Pod(WireStruct):
         return self.spec.scheduling_group.pod_group_name if self.spec.scheduling_group else ""
 
     @property
-    def is_behind_our_gate(self) -> bool:
+    def is_gated(self) -> bool:
+        """Return whether Grove's scheduling gate holds the pod; gates of others do not count."""
         return any(gate.name == GATE for gate in self.spec.scheduling_gates)
 
     @property
@@ -110,20 +111,20 @@ def is_finishing(pod: Pod) -> bool:
     return pod.status.phase == "Running" and bool(ended) and all(one.exit_code == 0 for one in ended)
 
 
-def ended_well(pod: Pod) -> bool:
+def has_succeeded_before_deletion(pod: Pod) -> bool:
     """Return whether the pod succeeded before its deletion was requested. Exit code 0 after that is no success."""
     if not pod.is_succeeded:
         return False
-    leaves_at = pod.metadata.deletion_timestamp
-    if leaves_at is None:
+    deletion_timestamp = pod.metadata.deletion_timestamp
+    if deletion_timestamp is None:
         return True
-    asked_at = leaves_at - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+    requested_at = deletion_timestamp - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
     finished_at = pod_finished_at(pod)
-    return finished_at is not None and finished_at < asked_at
+    return finished_at is not None and finished_at < requested_at
 
 
 def pod_started_at(pod: Pod) -> datetime | None:
-    """Return when all its containers had started, or None if one has not started."""
+    """Return the time at which all containers of the pod had started, or None if one has not started yet."""
     states = [status.state for status in pod.status.container_statuses]
     started = [(s.running and s.running.started_at) or (s.terminated and s.terminated.started_at) for s in states]
     found = [instant for instant in started if instant]

@@ -11,9 +11,9 @@ class SchedulerObject(WireStruct):
     status: JsonObject = {}
 
 
-def conditions_of(mirror: SchedulerObject) -> tuple[Condition, ...]:
+def conditions_of(scheduler_object: SchedulerObject) -> tuple[Condition, ...]:
     """Return the conditions that the scheduler wrote. Malformed entries are ignored."""
-    found = mirror.status.get("conditions")
+    found = scheduler_object.status.get("conditions")
     return tuple(
         Condition(
             type=str(one.get("type", "")),

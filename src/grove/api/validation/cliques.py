@@ -6,8 +6,8 @@ from typing import Any
 from grove.api.types.meta import JsonObject
 from grove.api.types.podclique import PodCliqueSpec
 from grove.api.types.podcliqueset import CliqueTemplate, SetTemplate
-from grove.api.validation.field_errors import FieldError, duplicate, invalid, required, shortened, type_invalid
-from grove.api.validation.syntax import annotation_errors, env_name_complaint, label_errors
+from grove.api.validation.field_errors import FieldError, duplicate, invalid, required, shorten, type_invalid
+from grove.api.validation.syntax import annotation_errors, check_env_name, label_errors
 from grove.api.validation.validation_options import ValidationOptions
 
 _CLIQUES = "spec.template.cliques"
@@ -26,8 +26,11 @@ def count_errors(spec: PodCliqueSpec, at: str) -> Iterator[FieldError]:
     if spec.replicas < 0:
         yield invalid(f"{at}.replicas", spec.replicas, "must be at least 0")
     if spec.min_available is None:
-        yield required(f"{at}.minAvailable", "say how many of the pods it takes")
-    elif spec.min_available <= 0:
+        yield required(f"{at}.minAvailable", "write how many pods must be available")
+    elif spec.min_available == spec.replicas == 0:
+        # Without minAvailable, defaulting set it to replicas: name the field that the user wrote.
+        yield invalid(f"{at}.replicas", 0, "must be greater than 0, or minAvailable must be set to at least 1")
+    elif spec.min_available <= 0 and spec.replicas >= 0:
         yield invalid(f"{at}.minAvailable", spec.min_available, "must be greater than 0")
     elif spec.min_available > spec.replicas > 0:
         yield invalid(f"{at}.minAvailable", spec.min_available, f"must not be greater than replicas ({spec.replicas})")
@@ -46,7 +49,7 @@ def _autoscaling_errors(spec: PodCliqueSpec, at: str) -> Iterator[FieldError]:
     if config is None:
         return
     if config.min_replicas is None:
-        yield required(f"{at}.minReplicas", "say how far the autoscaler may go down")
+        yield required(f"{at}.minReplicas", "write the lowest number of replicas for the autoscaler")
     elif spec.min_available is not None and config.min_replicas < spec.min_available:
         detail = f"must be at least minAvailable ({spec.min_available})"
         yield invalid(f"{at}.minReplicas", config.min_replicas, detail)
@@ -60,9 +63,13 @@ def _pod_spec_errors(pod_spec: JsonObject, at: str) -> Iterator[FieldError]:
     if not pod_spec.get("containers"):
         yield required(f"{at}.containers", "a pod needs at least one container")
     if pod_spec.get("nodeName"):
-        yield invalid(f"{at}.nodeName", pod_spec["nodeName"], "gangs are placed by a scheduler: use nodeSelector")
+        yield invalid(
+            f"{at}.nodeName",
+            pod_spec["nodeName"],
+            "not supported, because a scheduler places the gang: use nodeSelector",
+        )
     if pod_spec.get("topologySpreadConstraints"):
-        detail = "spreading works against gangs: use topologyConstraint, or remove it"
+        detail = "not supported, because gangs are packed: use topologyConstraint, or remove the field"
         yield invalid(f"{at}.topologySpreadConstraints", pod_spec["topologySpreadConstraints"], detail)
     yield from pod_shape_errors(pod_spec, at)
     for kind in ("initContainers", "containers"):
@@ -99,11 +106,11 @@ def _env_errors(env: list[Any], at: str) -> Iterator[FieldError]:
             continue
         name = variable.get("name")
         if not isinstance(name, str):
-            yield required(f"{at}[{i}].name", "name the variable")
-        elif error_message := env_name_complaint(name):
+            yield required(f"{at}[{i}].name", "write a name")
+        elif error_message := check_env_name(name):
             yield invalid(f"{at}[{i}].name", name, error_message)
         elif first.setdefault(name, i) != i:
-            yield duplicate(f"{at}[{i}].name", name, f"the same stands at [{first[name]}]: remove one")
+            yield duplicate(f"{at}[{i}].name", name, f"already used at [{first[name]}]: remove one")
 
 
 def _scheduler_errors(template: SetTemplate, settings: ValidationOptions) -> Iterator[FieldError]:
@@ -112,10 +119,12 @@ def _scheduler_errors(template: SetTemplate, settings: ValidationOptions) -> Ite
     for i, name in enumerate(names):
         at = f"{_CLIQUES}[{i}].spec.podSpec.schedulerName"
         if name != names[0]:
-            first = shortened(names[0])
-            yield invalid(at, name, f'all cliques of a set need one scheduler: write "{first}" as the first does')
+            first = shorten(names[0])
+            yield invalid(
+                at, name, f'all cliques of a set must use the same scheduler: write "{first}", as in the first clique'
+            )
         elif name not in settings.schedulers:
-            yield invalid(at, name, f"is not enabled: write one of {', '.join(settings.schedulers)}")
+            yield invalid(at, name, f"the scheduler is not enabled: write one of {', '.join(settings.schedulers)}")
 
 
 def _scheduler(clique: CliqueTemplate, settings: ValidationOptions) -> str:

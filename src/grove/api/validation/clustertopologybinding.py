@@ -16,14 +16,16 @@ def topology_binding_errors(binding: ClusterTopologyBinding, settings: Validatio
     for i, name in enumerate(names):
         at = f"spec.schedulerTopologyBindings[{i}].schedulerName"
         if name not in settings.schedulers:
-            yield invalid(at, name, f"is not enabled: write one of {', '.join(settings.schedulers)}")
+            yield invalid(at, name, f"the scheduler is not enabled: write one of {', '.join(settings.schedulers)}")
         elif name not in settings.topology_schedulers:
             known = ", ".join(settings.topology_schedulers) or "none"
-            yield invalid(at, name, f"has no topology of its own (those that have: {known}): remove the entry")
+            yield invalid(
+                at, name, f"the scheduler has no topology resource (schedulers with one: {known}): remove the entry"
+            )
 
 
 def _unique(at: str, field: str, values: Sequence[str]) -> Iterator[FieldError]:
     first: dict[str, int] = {}
     for i, value in enumerate(values):
         if first.setdefault(value, i) != i:
-            yield duplicate(f"{at}[{i}].{field}", value, f"the same stands at [{first[value]}]: remove one")
+            yield duplicate(f"{at}[{i}].{field}", value, f"already used at [{first[value]}]: remove one")

@@ -38,7 +38,11 @@ _WITHOUT_VALUE = frozenset({ErrorKind.REQUIRED, ErrorKind.FORBIDDEN, ErrorKind.T
 _LISTED_NAMES = 10
 _LONGEST_QUOTE = 100
 # A bad value that the message leaves out, for any kind of error.
-UNSHOWN: object = object()
+OMITTED: object = object()
+
+
+IMMUTABLE = "field is immutable: restore the old value, or create a new PodCliqueSet"
+_LONGEST_OLD_VALUE = 80
 
 
 class Verbatim(str):
@@ -48,6 +52,8 @@ class Verbatim(str):
 
 
 class FieldError(WireStruct):
+    """An error of one field: its path, what is wrong with its value, and what to do (`detail`)."""
+
     path: str
     kind: ErrorKind
     detail: str
@@ -59,15 +65,15 @@ class FieldError(WireStruct):
     @property
     def key(self) -> tuple[str, str, str, bytes]:
         """Return a hashable key: errors with equal keys are equal."""
-        value = b"" if self.bad_value is UNSHOWN else _encoded(self.bad_value)
+        value = b"" if self.bad_value is OMITTED else _encode(self.bad_value)
         return self.path, self.kind, self.detail, value
 
     @property
     def message(self) -> str:
         """Return the text without the path: the `message` of a cause in a Status, beside its `field`."""
         parts = [_PHRASES[self.kind]]
-        if self.kind not in _WITHOUT_VALUE and self.bad_value is not UNSHOWN:
-            parts.append(_shown(self.bad_value))
+        if self.kind not in _WITHOUT_VALUE and self.bad_value is not OMITTED:
+            parts.append(_format_value(self.bad_value))
         if self.detail:
             parts.append(self.detail)
         return ": ".join(parts)
@@ -110,26 +116,34 @@ def too_many(path: str, count: int, most: int) -> FieldError:
     return FieldError(path=path, kind=ErrorKind.TOO_MANY, detail=f"must have at most {most} items", bad_value=count)
 
 
-def keys_of(errors: Iterable[FieldError]) -> frozenset[tuple[str, str, str, bytes]]:
+def error_keys(errors: Iterable[FieldError]) -> frozenset[tuple[str, str, str, bytes]]:
     return frozenset(error.key for error in errors)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Truncate a user's text for a message."""
     return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 3] + "..."
 
 
-def listed(names: Collection[str]) -> str:
+def join_names(names: Collection[str]) -> str:
     """Join names for a message: the first few, and how many more there are."""
-    shown = ", ".join(shortened(name) for name in islice(names, _LISTED_NAMES))
+    shown = ", ".join(shorten(name) for name in islice(names, _LISTED_NAMES))
     more = len(names) - _LISTED_NAMES
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _shown(value: object) -> str:
-    return str(value) if isinstance(value, Verbatim) else shortened(_encoded(value).decode())
+def _format_value(value: object) -> str:
+    return str(value) if isinstance(value, Verbatim) else shorten(_encode(value).decode())
 
 
-def _encoded(value: object) -> bytes:
+def _encode(value: object) -> bytes:
     """Encode as JSON. Subclasses of `str` are encoded as strings."""
     return msgspec.json.encode(value, enc_hook=str)
+
+
+def describe_immutable(old: object) -> str:
+    """Return the rule with the value to restore, if that is short."""
+    text = _encode(old).decode()
+    if not old:
+        return IMMUTABLE.replace("restore the old value", "remove it")
+    return IMMUTABLE.replace("the old value", text) if len(text) <= _LONGEST_OLD_VALUE else IMMUTABLE

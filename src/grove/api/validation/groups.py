@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from grove.api.types.podcliqueset import GroupConfig, SetTemplate
-from grove.api.validation.field_errors import FieldError, duplicate, invalid, required, shortened
+from grove.api.validation.field_errors import FieldError, duplicate, invalid, required, shorten
 from grove.api.validation.syntax import annotation_errors
 
 _GROUPS = "spec.template.podCliqueScalingGroups"
@@ -38,35 +38,35 @@ def _membership_errors(template: SetTemplate) -> Iterator[FieldError]:
     owners: dict[str, str] = {}
     for i, group in enumerate(template.pod_clique_scaling_groups):
         if not group.clique_names:
-            yield required(f"{_GROUPS}[{i}].cliqueNames", "name at least one clique")
+            yield required(f"{_GROUPS}[{i}].cliqueNames", "write at least one clique name")
         for k, name in enumerate(group.clique_names):
             at = f"{_GROUPS}[{i}].cliqueNames[{k}]"
             if name not in cliques:
                 yield invalid(at, name, "is not a clique of this set: define it in spec.template.cliques")
             elif name in owners:
-                owner = shortened(owners[name])
-                yield duplicate(at, name, f'belongs to group "{owner}" already: remove it from one of them')
+                owner = shorten(owners[name])
+                yield duplicate(at, name, f'already belongs to group "{owner}": remove it from one of the groups')
             owners.setdefault(name, group.name)
 
 
 def _member_count_errors(template: SetTemplate) -> Iterator[FieldError]:
     """Validate that no member has 0 replicas: only the whole group can be scaled to zero."""
-    owners = _owners(template)
+    owners = _group_by_clique(template)
     for i, clique in enumerate(template.cliques):
         if clique.spec.replicas == 0 and clique.name in owners:
             at = f"spec.template.cliques[{i}].spec.replicas"
-            detail = f'must be greater than 0 in a member of group "{shortened(owners[clique.name])}": scale the group'
+            detail = f'must be greater than 0 for a member of group "{shorten(owners[clique.name])}": scale the group'
             yield invalid(at, clique.spec.replicas, detail)
 
 
-def _owners(template: SetTemplate) -> dict[str, str]:
+def _group_by_clique(template: SetTemplate) -> dict[str, str]:
     return {name: group.name for group in template.pod_clique_scaling_groups for name in group.clique_names}
 
 
 def _member_autoscaling_errors(template: SetTemplate) -> Iterator[FieldError]:
-    owners = _owners(template)
+    owners = _group_by_clique(template)
     for i, clique in enumerate(template.cliques):
         if clique.spec.auto_scaling_config is not None and clique.name in owners:
             at = f"spec.template.cliques[{i}].spec.autoScalingConfig"
-            detail = f'scales with its group "{shortened(owners[clique.name])}": use scaleConfig there'
+            detail = f'the clique scales with its group "{shorten(owners[clique.name])}": use scaleConfig of the group'
             yield invalid(at, clique.name, detail)

@@ -1,16 +1,17 @@
 """Validate that an update does not change the structure of a set, on which running gangs rely."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 from grove.api.types.meta import to_wire
 from grove.api.types.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate, StartupType
 from grove.api.validation.devices.mnnvl import mnnvl_change_errors
-from grove.api.validation.field_errors import FieldError, forbidden, invalid, listed
+from grove.api.validation.field_errors import FieldError, describe_immutable, forbidden, invalid, join_names
 from grove.api.validation.topology_constraints import topology_change_errors
 from grove.api.validation.training import training_change_errors
 
-_IMMUTABLE = "never changes: write the old value again, or make a new set"
+T = TypeVar("T", CliqueTemplate, GroupConfig)
+
 _ORDERED = (StartupType.IN_ORDER, StartupType.EXPLICIT)
 
 
@@ -26,15 +27,15 @@ def change_errors(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[FieldError]:
 
 def _structure_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
     at = "spec.template"
-    yield from _fixed(f"{at}.cliqueStartupType", old.clique_startup_type, new.clique_startup_type)
-    yield from _fixed(f"{at}.resourceClaimTemplates", old.resource_claim_templates, new.resource_claim_templates)
-    yield from _fixed(f"{at}.resourceSharing", old.resource_sharing, new.resource_sharing)
+    yield from _immutable(f"{at}.cliqueStartupType", old.clique_startup_type, new.clique_startup_type)
+    yield from _immutable(f"{at}.resourceClaimTemplates", old.resource_claim_templates, new.resource_claim_templates)
+    yield from _immutable(f"{at}.resourceSharing", old.resource_sharing, new.resource_sharing)
     names_before, names_after = [c.name for c in old.cliques], [c.name for c in new.cliques]
     yield from _same_names(f"{at}.cliques", "cliques", names_before, names_after)
     is_reordered = names_before != names_after and sorted(names_before) == sorted(names_after)
     if is_reordered and old.clique_startup_type in _ORDERED:
-        detail = f"the order of cliques is fixed with this start-up type: write {listed(names_before)}"
-        yield invalid(f"{at}.cliques", listed(names_after), detail)
+        detail = f"the order of cliques is immutable with this cliqueStartupType: write {join_names(names_before)}"
+        yield invalid(f"{at}.cliques", join_names(names_after), detail)
     groups_before = [g.name for g in old.pod_clique_scaling_groups]
     groups_after = [g.name for g in new.pod_clique_scaling_groups]
     yield from _same_names(f"{at}.podCliqueScalingGroups", "groups", groups_before, groups_after)
@@ -42,42 +43,44 @@ def _structure_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldErro
 
 def _same_names(at: str, what: str, old: list[str], new: list[str]) -> Iterator[FieldError]:
     if sorted(old) != sorted(new):
-        detail = f"{what} are never added, removed or renamed (here: {listed(old) or 'none'}): make a new set"
+        detail = (
+            f"{what} cannot be added, removed or renamed (existing: {join_names(old) or 'none'}): "
+            "create a new PodCliqueSet"
+        )
         yield forbidden(at, detail)
 
 
 def _clique_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
-    before: dict[str, CliqueTemplate] = {clique.name: clique for clique in old.cliques}
-    for i, clique in enumerate(new.cliques):
-        if clique.name not in before:
-            continue
-        then, at = before[clique.name], f"spec.template.cliques[{i}]"
-        yield from _fixed(f"{at}.spec.roleName", then.role_name, clique.role_name)
-        yield from _fixed(f"{at}.spec.minAvailable", then.spec.min_available, clique.spec.min_available)
-        yield from _fixed(f"{at}.spec.startsAfter", then.spec.starts_after, clique.spec.starts_after)
+    for then, clique, at in _match_by_name(old.cliques, new.cliques, "spec.template.cliques"):
+        yield from _immutable(f"{at}.spec.roleName", then.role_name, clique.role_name)
+        yield from _immutable(f"{at}.spec.minAvailable", then.spec.min_available, clique.spec.min_available)
+        yield from _immutable(f"{at}.spec.startsAfter", then.spec.starts_after, clique.spec.starts_after)
         scheduler_then = then.spec.pod_spec.get("schedulerName") or ""
         scheduler_now = clique.spec.pod_spec.get("schedulerName") or ""
-        yield from _fixed(f"{at}.spec.podSpec.schedulerName", scheduler_then, scheduler_now)
-        yield from _fixed(f"{at}.resourceSharing", then.resource_sharing, clique.resource_sharing)
+        yield from _immutable(f"{at}.spec.podSpec.schedulerName", scheduler_then, scheduler_now)
+        yield from _immutable(f"{at}.resourceSharing", then.resource_sharing, clique.resource_sharing)
 
 
 def _group_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
-    before: dict[str, GroupConfig] = {group.name: group for group in old.pod_clique_scaling_groups}
-    for i, group in enumerate(new.pod_clique_scaling_groups):
-        if group.name not in before:
-            continue
-        then, at = before[group.name], f"spec.template.podCliqueScalingGroups[{i}]"
-        yield from _fixed(f"{at}.cliqueNames", then.clique_names, group.clique_names)
-        yield from _fixed(f"{at}.minAvailable", then.min_available, group.min_available)
-        yield from _fixed(f"{at}.resourceSharing", then.resource_sharing, group.resource_sharing)
+    path = "spec.template.podCliqueScalingGroups"
+    for then, group, at in _match_by_name(old.pod_clique_scaling_groups, new.pod_clique_scaling_groups, path):
+        yield from _immutable(f"{at}.cliqueNames", then.clique_names, group.clique_names)
+        yield from _immutable(f"{at}.minAvailable", then.min_available, group.min_available)
+        yield from _immutable(f"{at}.resourceSharing", then.resource_sharing, group.resource_sharing)
 
 
-def _fixed(path: str, old: Any, new: Any) -> Iterator[FieldError]:
+def _match_by_name(old: Sequence[T], new: Sequence[T], path: str) -> Iterator[tuple[T, T, str]]:
+    """Return the old item, the new item and its path for every name that both lists have."""
+    before = {item.name: item for item in old}
+    return ((before[item.name], item, f"{path}[{i}]") for i, item in enumerate(new) if item.name in before)
+
+
+def _immutable(path: str, old: Any, new: Any) -> Iterator[FieldError]:
     if old != new:
-        yield invalid(path, _plain(new), _IMMUTABLE)
+        yield invalid(path, _as_json(new), describe_immutable(_as_json(old)))
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, tuple):
         return [item if isinstance(item, str) else to_wire(item) for item in value]
     return value

@@ -14,7 +14,7 @@ from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import CliqueTemplate, GroupConfig, PodCliqueSet, SetTemplate
 from grove.api.validation.field_errors import FieldError, invalid
 
-HOW_TO_RAISE = "raise limits.objectsPerSet in the operator's configuration"
+RAISE_BUDGET = "raise limits.objectsPerSet in the operator configuration"
 
 # --- objects ---------------------------------------------------------------------------------------------------------
 
@@ -75,8 +75,8 @@ def objects_of_replica(
     """
     pods = {clique.name: clique.spec.replicas for clique in template.cliques}
     grouped = frozenset(name for group in template.pod_clique_scaling_groups for name in group.clique_names)
-    alone = [clique_pods.get(name, count) for name, count in pods.items() if name not in grouped]
-    total = ObjectCount(pods=sum(alone), cliques=len(alone), gangs=1, services=1)
+    standalone = [clique_pods.get(name, count) for name, count in pods.items() if name not in grouped]
+    total = ObjectCount(pods=sum(standalone), cliques=len(standalone), gangs=1, services=1)
     for group in template.pod_clique_scaling_groups:
         total = total.plus(objects_of_group(group, pods, group_replicas.get(group.name, group.replicas)))
     return total
@@ -92,14 +92,14 @@ def objects_of_group(group: GroupConfig, pods: Mapping[str, int], replicas: int)
 def budget_errors(pcs: PodCliqueSet, budget: int) -> Iterator[FieldError]:
     objects = objects_of_set(pcs)
     if objects.total > budget and not any(size_errors(pcs)):
-        detail = f"{over_budget(objects, budget)}: make several sets of it, or {HOW_TO_RAISE}"
+        detail = f"{over_budget(objects, budget)}: split it into several sets, or {RAISE_BUDGET}"
         yield invalid("spec.replicas", pcs.spec.replicas, detail)
 
 
 def group_budget_errors(group: PodCliqueScalingGroup, pcs: PodCliqueSet, budget: int) -> Iterator[FieldError]:
     """Validate the objects of a set after one group is scaled; all other counts are those of the template."""
     total, replicas = objects_of_set(pcs).total, group.spec.replicas
-    config = next((one for one in pcs.spec.template.pod_clique_scaling_groups if _is_of(group, one, pcs)), None)
+    config = next((one for one in pcs.spec.template.pod_clique_scaling_groups if _is_built_from(group, one, pcs)), None)
     if config is None:
         yield from _scaled_errors(replicas, total + replicas, budget)
         return
@@ -117,7 +117,9 @@ def clique_budget_errors(clique: PodClique, pcs: PodCliqueSet, budget: int) -> I
 
 def _scaled_errors(replicas: int, objects: int, budget: int) -> Iterator[FieldError]:
     if objects > budget:
-        detail = f"its set would have {objects} objects, and may have {budget}: scale it less, or {HOW_TO_RAISE}"
+        detail = (
+            f"the set would have {objects} objects, but the limit is {budget}: choose fewer replicas, or {RAISE_BUDGET}"
+        )
         yield invalid("spec.replicas", replicas, detail)
 
 
@@ -129,13 +131,14 @@ def template_of(clique: PodClique, pcs: PodCliqueSet) -> CliqueTemplate | None:
     return next((one for one in pcs.spec.template.cliques if clique.metadata.name == prefix + one.name), None)
 
 
-def _is_of(group: PodCliqueScalingGroup, config: GroupConfig, pcs: PodCliqueSet) -> bool:
+def _is_built_from(group: PodCliqueScalingGroup, config: GroupConfig, pcs: PodCliqueSet) -> bool:
     index = group.metadata.labels.get(labels.SET_REPLICA_INDEX, "")
     return group.metadata.name == f"{pcs.metadata.name}-{index}-{config.name}"
 
 
 def over_budget(objects: ObjectCount, budget: int) -> str:
-    return f"these are {objects.total} objects ({objects}), and one set may have {budget}"
+    """Return the text that compares the objects with the budget."""
+    return f"the set would have {objects.total} objects ({objects}), but the limit is {budget}"
 
 
 # --- counts ----------------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from grove.api.types.podcliqueset import PodCliqueSet, SetTemplate
-from grove.api.validation.field_errors import FieldError, duplicate, invalid, required, shortened
-from grove.api.validation.syntax import LONGEST_LABEL, annotation_errors, dns_label_complaint, label_errors
+from grove.api.validation.field_errors import FieldError, duplicate, invalid, required, shorten
+from grove.api.validation.syntax import LONGEST_LABEL, annotation_errors, check_dns_label, label_errors
 
 # A pod's host name is set-replica-group-replica-clique-index and may have 63 characters: 45 leave 13 digits.
 NAME_BUDGET = 45
@@ -18,8 +18,8 @@ _ANY = "*"
 def metadata_errors(pcs: PodCliqueSet) -> Iterator[FieldError]:
     name = _set_name(pcs)
     if not name:
-        yield required("metadata.name", "name the set")
-    elif error_message := dns_label_complaint(name):
+        yield required("metadata.name", "write a name")
+    elif error_message := check_dns_label(name):
         yield invalid("metadata.name", name, error_message)
     yield from label_errors(pcs.metadata.labels, "metadata.labels")
     yield from annotation_errors(pcs.metadata.annotations, "metadata.annotations")
@@ -28,10 +28,10 @@ def metadata_errors(pcs: PodCliqueSet) -> Iterator[FieldError]:
 def name_errors(pcs: PodCliqueSet) -> Iterator[FieldError]:
     template = pcs.spec.template
     cliques, groups = template.cliques, template.pod_clique_scaling_groups
-    yield from _spelling("spec.template.cliques", [clique.name for clique in cliques])
+    yield from _syntax_errors("spec.template.cliques", [clique.name for clique in cliques])
     yield from _unique("spec.template.cliques", "name", [clique.name for clique in cliques])
     yield from _unique("spec.template.cliques", "spec.roleName", [clique.role_name for clique in cliques])
-    yield from _spelling(_GROUPS, [group.name for group in groups])
+    yield from _syntax_errors(_GROUPS, [group.name for group in groups])
     yield from _unique(_GROUPS, "name", [group.name for group in groups])
     yield from _collision_errors(template)
     yield from _budget_errors(_set_name(pcs), template)
@@ -43,11 +43,11 @@ def _set_name(pcs: PodCliqueSet) -> str:
     return metadata.name or (metadata.generate_name and metadata.generate_name + _GENERATED_SUFFIX)
 
 
-def _spelling(at: str, names: Sequence[str]) -> Iterator[FieldError]:
+def _syntax_errors(at: str, names: Sequence[str]) -> Iterator[FieldError]:
     for i, name in enumerate(names):
         if not name:
-            yield required(f"{at}[{i}].name", "name it")
-        elif error_message := dns_label_complaint(name):
+            yield required(f"{at}[{i}].name", "write a name")
+        elif error_message := check_dns_label(name):
             yield invalid(f"{at}[{i}].name", name, error_message)
 
 
@@ -55,36 +55,40 @@ def _unique(at: str, field: str, values: Sequence[str]) -> Iterator[FieldError]:
     first: dict[str, int] = {}
     for i, value in enumerate(values):
         if value and first.setdefault(value, i) != i:
-            yield duplicate(f"{at}[{i}].{field}", value, f"the same stands at [{first[value]}]: choose another")
+            yield duplicate(f"{at}[{i}].{field}", value, f"already used at [{first[value]}]: choose another")
 
 
 def _collision_errors(template: SetTemplate) -> Iterator[FieldError]:
     """Validate that no two PodCliques of a set can have the same name: `clique`, or `group-replica-clique`."""
     grouped = frozenset(name for group in template.pod_clique_scaling_groups for name in group.clique_names)
-    rivals = _replica_names([clique.name for clique in template.cliques if clique.name not in grouped])
+    standalone = _replica_names([clique.name for clique in template.cliques if clique.name not in grouped])
     # Key: name parts with both numbers replaced, and the position of the replica number. Value: the first such group.
     shapes: dict[tuple[tuple[str, ...], int], str] = {}
     for i, group in enumerate(template.pod_clique_scaling_groups):
         for k, clique in enumerate(group.clique_names):
             at = f"{_GROUPS}[{i}].cliqueNames[{k}]"
-            rival = rivals.get((group.name, clique))
-            if rival is not None:
-                name = shortened(group.name)
-                yield invalid(at, clique, f'a replica of group "{name}" would be named as clique "{rival}": rename one')
-            yield from _meeting_errors(group.name, clique, at, shapes)
+            clique_name = standalone.get((group.name, clique))
+            if clique_name is not None:
+                name = shorten(group.name)
+                yield invalid(
+                    at,
+                    clique,
+                    f'a clique of group "{name}" would have the same name as clique "{clique_name}": rename one',
+                )
+            yield from _member_collision_errors(group.name, clique, at, shapes)
 
 
-def _replica_names(alone: Sequence[str]) -> dict[tuple[str, str], str]:
+def _replica_names(cliques: Sequence[str]) -> dict[tuple[str, str], str]:
     """Return each (group, clique) pair whose replica could have one of these names, with the first such name."""
     found: dict[tuple[str, str], str] = {}
-    for name in alone:
+    for name in cliques:
         parts = _parts(name)
         for i in _numbers(parts):
             found.setdefault(("-".join(parts[:i]), "-".join(parts[i + 1 :])), name)
     return found
 
 
-def _meeting_errors(
+def _member_collision_errors(
     group: str, clique: str, at: str, shapes: dict[tuple[tuple[str, ...], int], str]
 ) -> Iterator[FieldError]:
     """Validate that no replica of another member has the same name as a replica of this one.
@@ -101,7 +105,7 @@ def _meeting_errors(
         other_groups += [shapes[shape, fixed]] if (shape, fixed) in shapes else []
         shapes.setdefault((shape, own), group)
     if other_groups:
-        detail = f'replicas of groups "{group}" and "{other_groups[0]}" would have the same names: rename one'
+        detail = f'cliques of groups "{group}" and "{other_groups[0]}" would have the same names: rename one'
         yield invalid(at, clique, detail)
 
 
@@ -131,5 +135,7 @@ def _budget_errors(set_name: str, template: SetTemplate) -> Iterator[FieldError]
             for place in (*combination, (set_name, "metadata.name")):
                 lengths[place] = max(length, lengths.get(place, 0))
     for (name, path), length in lengths.items():
-        detail = f"the names of set, group and clique may have {NAME_BUDGET} characters together, here {length}"
+        detail = (
+            f"the names of set, group and clique together must have at most {NAME_BUDGET} characters, but have {length}"
+        )
         yield invalid(path, name, f"{detail}: shorten them")

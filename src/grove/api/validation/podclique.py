@@ -22,7 +22,7 @@ def podclique_errors(clique: PodClique) -> Iterator[FieldError]:
     elif 0 < replicas < minimum:
         yield invalid("spec.replicas", replicas, f"must be 0, or at least minAvailable ({minimum})")
     elif replicas == 0 and (group := _group_of(clique)) is not None:
-        detail = f'must be at least minAvailable ({minimum}) in a member of group "{group}": scale the group'
+        detail = f'must be at least minAvailable ({minimum}) for a member of group "{group}": scale the group'
         yield invalid("spec.replicas", replicas, detail)
 
 

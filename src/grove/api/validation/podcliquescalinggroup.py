@@ -15,4 +15,4 @@ def scaling_group_errors(group: PodCliqueScalingGroup) -> Iterator[FieldError]:
     elif replicas and replicas < minimum:
         yield invalid("spec.replicas", replicas, f"must be 0, or at least minAvailable ({minimum})")
     if not group.spec.clique_names:
-        yield required("spec.cliqueNames", "name at least one clique")
+        yield required("spec.cliqueNames", "write at least one clique name")

@@ -9,7 +9,7 @@ from grove.api.types.podcliqueset import PodCliqueSet, SetTemplate
 from grove.api.validation.cliques import clique_errors
 from grove.api.validation.devices.mnnvl import mnnvl_errors
 from grove.api.validation.devices.resource_claims import sharing_errors
-from grove.api.validation.field_errors import FieldError, invalid, keys_of
+from grove.api.validation.field_errors import FieldError, error_keys, invalid
 from grove.api.validation.groups import group_errors
 from grove.api.validation.immutable_fields import change_errors
 from grove.api.validation.object_budget import budget_errors, objects_of_set, size_errors
@@ -51,13 +51,13 @@ def validate_podcliqueset_update(
     """Return the errors that an update adds; errors of the old set may stay."""
     # No limit here: a new error may come after a thousand old ones.
     after = tuple(_new_set_errors(new, settings, find_binding))
-    before = _known_errors(ordered_like(old, new), new, settings, find_binding) if after else ()
+    before = _tolerated_errors(ordered_like(old, new), new, settings, find_binding) if after else ()
     is_growing = objects_of_set(new).total > objects_of_set(old).total
     budget = budget_errors(new, settings.objects_per_set) if is_growing else ()
     return (*new_errors(after, before), *budget, *change_errors(old, new))
 
 
-def _known_errors(
+def _tolerated_errors(
     old: PodCliqueSet, new: PodCliqueSet, settings: ValidationOptions, find_binding: FindBinding | None
 ) -> tuple[FieldError, ...]:
     """Return the errors of the old set that an update may keep.
@@ -67,7 +67,7 @@ def _known_errors(
     before = tuple(_new_set_errors(old, settings, find_binding))
     if not is_topology_repaired(old.spec.template, new.spec.template):
         return before
-    topology = keys_of(topology_errors(old.spec.template, settings, find_binding))
+    topology = error_keys(topology_errors(old.spec.template, settings, find_binding))
     return tuple(error for error in before if error.key not in topology or is_deprecation(error))
 
 
@@ -97,8 +97,8 @@ def _errors(pcs: PodCliqueSet, settings: ValidationOptions, topology: Iterator[F
 
 def ordered_like(old: PodCliqueSet, new: PodCliqueSet) -> PodCliqueSet:
     """Return the old set with its lists in the new order, so that the same error has the same path."""
-    cliques = _places([clique.name for clique in new.spec.template.cliques])
-    groups = _places([group.name for group in new.spec.template.pod_clique_scaling_groups])
+    cliques = _positions([clique.name for clique in new.spec.template.cliques])
+    groups = _positions([group.name for group in new.spec.template.pod_clique_scaling_groups])
     template: SetTemplate = msgspec.structs.replace(
         old.spec.template,
         cliques=tuple(sorted(old.spec.template.cliques, key=lambda c: cliques.get(c.name, len(cliques)))),
@@ -109,6 +109,6 @@ def ordered_like(old: PodCliqueSet, new: PodCliqueSet) -> PodCliqueSet:
     return msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, template=template))
 
 
-def _places(names: list[str]) -> dict[str, int]:
+def _positions(names: list[str]) -> dict[str, int]:
     """Return the first position of each name."""
     return {name: i for i, name in reversed(list(enumerate(names)))}

@@ -5,10 +5,10 @@ Without it, a new rule would block every update of older objects.
 
 from collections.abc import Iterable
 
-from grove.api.validation.field_errors import FieldError, keys_of
+from grove.api.validation.field_errors import FieldError, error_keys
 
 
 def new_errors(after: Iterable[FieldError], before: Iterable[FieldError]) -> tuple[FieldError, ...]:
     """Return the errors of the new object that the old one did not have with the same text and path."""
-    known = keys_of(before)
-    return tuple(error for error in after if error.key not in known)
+    old_keys = error_keys(before)
+    return tuple(error for error in after if error.key not in old_keys)

@@ -36,42 +36,44 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-class Reading(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class DecodedObject(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """A decoded object and its errors. `object` is None if it cannot be decoded."""
 
     object: T | None
     errors: tuple[FieldError, ...] = ()
 
 
-def read(resource: Resource[T], json: JsonObject) -> Reading[T]:
-    """Decode metadata and spec and validate them against the schema. Of the status, read only phase and conditions."""
+def decode_object(resource: Resource[T], json: JsonObject) -> DecodedObject[T]:
+    """Decode metadata and spec and validate them against the schema. Of the status, keep only phase and conditions."""
     spec_schema = own_schema(resource)["properties"]["spec"]
-    errors = tuple(_errors(json["spec"], spec_schema, "spec") if "spec" in json else _missing("spec", spec_schema))
-    judged = {"metadata": json.get("metadata", {}), "spec": json.get("spec", {})}
-    if status := _judged_status(json.get("status")):
-        judged["status"] = status
+    errors = tuple(
+        _errors(json["spec"], spec_schema, "spec") if "spec" in json else _missing_field_errors("spec", spec_schema)
+    )
+    relevant = {"metadata": json.get("metadata", {}), "spec": json.get("spec", {})}
+    if status := _status_for_rules(json.get("status")):
+        relevant["status"] = status
     try:
-        decoded = msgspec.convert(judged, type=resource.view)
+        decoded = msgspec.convert(relevant, type=resource.view)
     except msgspec.ValidationError as error:
-        known = (*_metadata_errors(judged["metadata"]), *errors)
-        return Reading(object=None, errors=known or (decoding_error(error),))
-    return Reading(object=decoded, errors=errors)
+        found = (*_metadata_errors(relevant["metadata"]), *errors)
+        return DecodedObject(object=None, errors=found or (decoding_error(error),))
+    return DecodedObject(object=decoded, errors=errors)
 
 
-def _judged_status(status: object) -> JsonObject:
+def _status_for_rules(status: object) -> JsonObject:
     """Return the parts of a status that rules use. A damaged status is no reason to reject a spec."""
     if not isinstance(status, dict):
         return {}
     phase, conditions = status.get("phase"), status.get("conditions")
-    judged: JsonObject = {"phase": phase} if isinstance(phase, str) else {}
-    known = [
+    relevant: JsonObject = {"phase": phase} if isinstance(phase, str) else {}
+    valid = [
         {"type": condition["type"], "status": condition["status"]}
         for condition in (conditions if isinstance(conditions, list) else ())
         if isinstance(condition, dict)
         and isinstance(condition.get("type"), str)
         and isinstance(condition.get("status"), str)
     ]
-    return {**judged, "conditions": known} if known else judged
+    return {**relevant, "conditions": valid} if valid else relevant
 
 
 def _metadata_errors(metadata: object) -> Iterator[FieldError]:
@@ -109,7 +111,7 @@ def _object_errors(value: JsonObject, schema: JsonObject, path: str) -> Iterator
     properties = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in value:
-            yield from _missing(f"{path}.{name}", properties[name])
+            yield from _missing_field_errors(f"{path}.{name}", properties[name])
     for name, inner in properties.items():
         if name in value:
             yield from _errors(value[name], inner, f"{path}.{name}")
@@ -118,9 +120,9 @@ def _object_errors(value: JsonObject, schema: JsonObject, path: str) -> Iterator
             yield from _errors(item, schema["additionalProperties"], f"{path}[{name}]")
 
 
-def _missing(path: str, schema: JsonObject) -> Iterator[FieldError]:
+def _missing_field_errors(path: str, schema: JsonObject) -> Iterator[FieldError]:
     if "default" not in schema:
-        yield required(path, schema.get("description", "write it"))
+        yield required(path, schema.get("description", "write this field"))
 
 
 def _array_errors(value: list[Any], schema: JsonObject, path: str) -> Iterator[FieldError]:
@@ -129,7 +131,7 @@ def _array_errors(value: list[Any], schema: JsonObject, path: str) -> Iterator[F
         yield too_many(path, len(value), schema["maxItems"])
         return
     if len(value) < schema.get("minItems", 0):
-        yield required(path, f"write at least {schema['minItems']}")
+        yield required(path, f"must have at least {schema['minItems']} items")
     items = schema["items"]
     # Fast path for long lists of names, which are nearly always valid.
     longest = items.get("maxLength", 0) if items["type"] == "string" and "pattern" not in items else -1
@@ -144,16 +146,16 @@ def _string_errors(value: str, schema: JsonObject, path: str) -> Iterator[FieldE
     if len(value) > schema.get("maxLength", len(value)):
         yield too_long(path, schema["maxLength"])
     elif len(value) < schema.get("minLength", 0):
-        yield invalid(path, value, f"write {schema['minLength']} to {schema['maxLength']} characters")
+        yield invalid(path, value, f"must have {schema['minLength']} to {schema['maxLength']} characters")
     elif "pattern" in schema and not re.search(schema["pattern"], value):
         yield invalid(path, value, f"must match {schema['pattern']}")
 
 
 def _integer_errors(value: int, schema: JsonObject, path: str) -> Iterator[FieldError]:
     bound = _BOUNDS[schema["format"]]
-    if not -bound <= value < bound:
-        yield invalid(path, value, f"must be between {-bound} and {bound - 1}")
-    elif value < schema.get("minimum", value):
+    if value < schema.get("minimum", value):
         yield invalid(path, value, f"must be at least {schema['minimum']}")
     elif value > schema.get("maximum", value):
         yield invalid(path, value, f"must not be greater than {schema['maximum']}")
+    elif not -bound <= value < bound:
+        yield invalid(path, value, f"must be between {-bound} and {bound - 1}")

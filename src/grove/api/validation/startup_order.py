@@ -19,31 +19,31 @@ def startup_errors(template: SetTemplate) -> Iterator[FieldError]:
 
 
 def _entry_errors(
-    clique: str, entries: tuple[str, ...], known: dict[str, tuple[str, ...]], at: str
+    clique: str, entries: tuple[str, ...], cliques: dict[str, tuple[str, ...]], at: str
 ) -> Iterator[FieldError]:
     seen: set[str] = set()
     for k, name in enumerate(entries):
         if not name.strip():
-            yield required(f"{at}[{k}]", "name a clique, or remove the entry")
+            yield required(f"{at}[{k}]", "write the name of a clique, or remove the entry")
         elif name == clique:
             yield invalid(f"{at}[{k}]", name, "a clique cannot start after itself: remove the entry")
         elif name in seen:
-            yield duplicate(f"{at}[{k}]", name, "stands there twice: remove one")
-        elif name not in known:
+            yield duplicate(f"{at}[{k}]", name, "listed twice: remove one")
+        elif name not in cliques:
             yield invalid(f"{at}[{k}]", name, "is not a clique of this set: correct the name, or remove the entry")
         seen.add(name)
 
 
 def _cycle_errors(after: dict[str, tuple[str, ...]]) -> Iterator[FieldError]:
     places = {name: i for i, name in enumerate(after)}
-    circles = [sorted(circle, key=places.__getitem__) for circle in _circles(after)]
-    for circle in sorted(circles, key=lambda circle: places[circle[0]]):
-        detail = "these cliques start after each other: remove one of the entries"
-        at = f"{_CLIQUES}[{places[circle[0]]}].spec.startsAfter"
-        yield invalid(at, " -> ".join([*circle, circle[0]]), detail)
+    cycles = [sorted(cycle, key=places.__getitem__) for cycle in _cycles(after)]
+    for cycle in sorted(cycles, key=lambda cycle: places[cycle[0]]):
+        detail = "these cliques wait for each other: remove one of the entries"
+        at = f"{_CLIQUES}[{places[cycle[0]]}].spec.startsAfter"
+        yield invalid(at, " -> ".join([*cycle, cycle[0]]), detail)
 
 
-def _circles(after: dict[str, tuple[str, ...]]) -> list[list[str]]:
+def _cycles(after: dict[str, tuple[str, ...]]) -> list[list[str]]:
     """Return the groups of two or more names that all lead to each other.
 
     Kosaraju's algorithm for strongly connected components, without recursion; linear in the number of entries.

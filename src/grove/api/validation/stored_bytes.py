@@ -61,7 +61,7 @@ def scaled_clique_byte_errors(clique: PodClique, pcs: PodCliqueSet) -> Iterator[
     shares = _shares(pcs)
     share = next(one for one in shares if pcs.spec.template.cliques[one.index] is template)
     others = sum(one.total for one in shares) - share.pods * share.reference
-    fit = max((_room(pcs) - others) // share.reference, 0)
+    fit = max((_available_bytes(pcs) - others) // share.reference, 0)
     if clique.spec.replicas > fit:
         yield invalid("spec.replicas", clique.spec.replicas, _too_many_pods(fit))
 
@@ -71,29 +71,32 @@ def _restart_errors(pcs: PodCliqueSet) -> Iterator[FieldError]:
     spec_bytes = len(msgspec.json.encode(pcs.spec, enc_hook=str))
     fit = (LARGEST_OBJECT - _RESERVE - min(spec_bytes, LARGEST_SPEC)) // _RESTARTS_ENTRY
     if pcs.spec.workload_type == WorkloadType.TRAINING and pcs.spec.replicas > fit:
-        reason = f"etcd stores {LARGEST_OBJECT} bytes in one object, too few to count the restarts of each"
+        reason = (
+            "the restart counts of all replicas must fit into one object, "
+            f"and etcd stores at most {LARGEST_OBJECT} bytes"
+        )
         yield invalid("spec.replicas", pcs.spec.replicas, f"{reason}: write at most {fit}")
 
 
 def _gang_errors(pcs: PodCliqueSet) -> Iterator[FieldError]:
     """Validate the base gang, the largest: it has the standalone cliques and the first replicas of each group."""
     shares = _shares(pcs)
-    room, total = _room(pcs), sum(share.total for share in shares)
-    if total <= room:
+    available, total = _available_bytes(pcs), sum(share.total for share in shares)
+    if total <= available:
         return
     largest = max(shares, key=lambda share: share.total)
     others = total - largest.copies * largest.pods * largest.reference
-    fit = max((room - others) // (largest.copies * largest.reference), 0)
+    fit = max((available - others) // (largest.copies * largest.reference), 0)
     at = f"spec.template.cliques[{largest.index}].spec.replicas"
     yield invalid(at, largest.pods, _too_many_pods(fit))
 
 
 def _too_many_pods(fit: int) -> str:
-    reason = f"the names of all pods of a gang must fit into one object, of which etcd stores {LARGEST_OBJECT} bytes"
-    return f"{reason}: write at most {fit}" if fit else f"{reason}: make the other cliques of the gang smaller first"
+    reason = f"the names of all pods of a gang must fit into one object, and etcd stores at most {LARGEST_OBJECT} bytes"
+    return f"{reason}: write at most {fit}" if fit else f"{reason}: reduce the other cliques of the gang first"
 
 
-def _room(pcs: PodCliqueSet) -> int:
+def _available_bytes(pcs: PodCliqueSet) -> int:
     """Return the bytes that are left for pod names. A gang also has the labels and annotations of its set."""
     copied = (pcs.metadata.labels, pcs.metadata.annotations)
     return LARGEST_OBJECT - _RESERVE - sum(len(key) + len(value) + 6 for one in copied for key, value in one.items())

@@ -14,52 +14,54 @@ _GREATEST_ANNOTATIONS = 256 * 1024
 LONGEST_LABEL = 63
 
 
-def dns_label_complaint(text: str) -> str | None:
+def check_dns_label(text: str) -> str | None:
     if len(text) <= LONGEST_LABEL and _DNS_LABEL.fullmatch(text):
         return None
-    return "write up to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit"
+    return "must have at most 63 characters a-z, 0-9 and -, and begin and end with a letter or digit"
 
 
-def dns_subdomain_complaint(text: str) -> str | None:
+def check_dns_subdomain(text: str) -> str | None:
     if len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text):
         return None
-    return "write up to 253 of a-z, 0-9, - and ., beginning and ending with a letter or digit"
+    return "must have at most 253 characters a-z, 0-9, - and ., and begin and end with a letter or digit"
 
 
-def qualified_name_complaint(text: str) -> str | None:
+def check_qualified_name(text: str) -> str | None:
     """Check a label or annotation key: a name with an optional DNS prefix."""
     prefix, slash, name = text.rpartition("/")
-    is_good_prefix = not slash or dns_subdomain_complaint(prefix) is None
+    is_good_prefix = not slash or check_dns_subdomain(prefix) is None
     if is_good_prefix and len(name) <= 63 and _QUALIFIED.fullmatch(name):
         return None
-    return "write up to 63 letters, digits and -_., after a prefix such as example.com/ if need be"
+    return "must have at most 63 letters, digits and -_., after an optional prefix such as example.com/"
 
 
-def label_value_complaint(text: str) -> str | None:
+def check_label_value(text: str) -> str | None:
     if not text or (len(text) <= 63 and _QUALIFIED.fullmatch(text)):
         return None
-    return "write up to 63 letters, digits and -_., beginning and ending with a letter or digit"
+    return "must have at most 63 letters, digits and -_., and begin and end with a letter or digit"
 
 
-def env_name_complaint(text: str) -> str | None:
+def check_env_name(text: str) -> str | None:
     if _ENV_NAME.fullmatch(text) and text != "." and not text.startswith(".."):
         return None
-    return "write letters, digits and -_. not beginning with a digit or two dots"
+    return "must have letters, digits and -_. only, and not begin with a digit or two dots"
 
 
 def label_errors(labels: Mapping[str, str], path: str) -> Iterator[FieldError]:
     for key, value in labels.items():
-        if error_message := qualified_name_complaint(key):
+        if error_message := check_qualified_name(key):
             yield invalid(path, key, error_message)
-        if error_message := label_value_complaint(value):
+        if error_message := check_label_value(value):
             yield invalid(f"{path}[{key}]", value, error_message)
 
 
 def annotation_errors(annotations: Mapping[str, str], path: str) -> Iterator[FieldError]:
     for key in annotations:
         # Annotation keys may have capital letters in their prefix; label keys may not.
-        if error_message := qualified_name_complaint(key.lower()):
+        if error_message := check_qualified_name(key.lower()):
             yield invalid(path, key, error_message)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > _GREATEST_ANNOTATIONS:
-        yield invalid(path, size, f"all annotations together may have {_GREATEST_ANNOTATIONS} bytes: shorten them")
+        yield invalid(
+            path, size, f"all annotations together must have at most {_GREATEST_ANNOTATIONS} bytes: shorten them"
+        )

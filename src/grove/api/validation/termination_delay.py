@@ -19,7 +19,7 @@ def termination_errors(spec: PodCliqueSetSpec) -> Iterator[FieldError]:
             continue
         at = f"spec.template.podCliqueScalingGroups[{i}].terminationDelay"
         if delay is None:
-            yield forbidden(at, "needs spec.template.terminationDelay: set that first, or remove this one")
+            yield forbidden(at, "only allowed with spec.template.terminationDelay: set that, or remove this field")
         yield from _delay_errors(group.termination_delay, is_training, at)
 
 
@@ -32,4 +32,6 @@ def _delay_errors(text: str, is_training: bool, at: str) -> Iterator[FieldError]
     if delay < timedelta(0):
         yield invalid(at, text, "must not be negative")
     elif not delay and not is_training:
-        yield invalid(at, text, "must be greater than 0: write how long to wait, or remove it to switch it off")
+        yield invalid(
+            at, text, "must be greater than 0: write a duration, or remove the field to disable gang termination"
+        )

@@ -6,16 +6,16 @@ import msgspec
 
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.podcliqueset import SetTemplate, TopologyConstraint
-from grove.api.validation.field_errors import FieldError, forbidden, invalid, listed, required
+from grove.api.validation.field_errors import IMMUTABLE, FieldError, forbidden, invalid, join_names, required
 from grove.api.validation.validation_options import FindBinding, ValidationOptions
 
 
-class Placed(msgspec.Struct, frozen=True, kw_only=True):
+class ConstraintLevel(msgspec.Struct, frozen=True, kw_only=True):
     """A level of a set and its constraint; `parents` are the levels that contain it, narrowest first."""
 
     path: str
     constraint: TopologyConstraint | None
-    parents: tuple["Placed", ...] = ()
+    parents: tuple["ConstraintLevel", ...] = ()
 
     @property
     def topology_name(self) -> str:
@@ -24,18 +24,22 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
         return next((c.topology_name for level in levels if (c := level.constraint) and c.topology_name), "")
 
 
-def levels_of(template: SetTemplate) -> dict[str, Placed]:
+def levels_of(template: SetTemplate) -> dict[str, ConstraintLevel]:
     """Return every level that may have a constraint, by a key that does not depend on the order of lists."""
-    whole = Placed(path="spec.template.topologyConstraint", constraint=template.topology_constraint)
+    whole = ConstraintLevel(path="spec.template.topologyConstraint", constraint=template.topology_constraint)
     levels = {"set": whole}
     for i, group in enumerate(template.pod_clique_scaling_groups):
         path = f"spec.template.podCliqueScalingGroups[{i}].topologyConstraint"
-        levels[f"group/{group.name}"] = Placed(path=path, constraint=group.topology_constraint, parents=(whole,))
+        levels[f"group/{group.name}"] = ConstraintLevel(
+            path=path, constraint=group.topology_constraint, parents=(whole,)
+        )
     owners = {name: group.name for group in template.pod_clique_scaling_groups for name in group.clique_names}
     for i, clique in enumerate(template.cliques):
         path = f"spec.template.cliques[{i}].topologyConstraint"
         parents = (levels[f"group/{owners[clique.name]}"], whole) if clique.name in owners else (whole,)
-        levels[f"clique/{clique.name}"] = Placed(path=path, constraint=clique.topology_constraint, parents=parents)
+        levels[f"clique/{clique.name}"] = ConstraintLevel(
+            path=path, constraint=clique.topology_constraint, parents=parents
+        )
     return levels
 
 
@@ -46,13 +50,22 @@ def topology_errors(
     levels = [level for level in levels_of(template).values() if level.constraint is not None]
     if not settings.is_topology_aware:
         for level in levels:
-            yield invalid(level.path, None, "topology-aware scheduling is switched off here: remove the constraint")
+            yield invalid(
+                level.path,
+                None,
+                (
+                    "topology-aware scheduling is disabled: remove the constraint, "
+                    "or enable it in the operator configuration"
+                ),
+            )
         return
     for level in levels:
         yield from _deprecation_errors(level)
         yield from _form_errors(level)
         if not level.topology_name:
-            yield required(f"{level.path}.topologyName", "name a ClusterTopologyBinding, here or on a level around it")
+            yield required(
+                f"{level.path}.topologyName", "write the name of a ClusterTopologyBinding, here or on a parent level"
+            )
     names = _names(levels)
     yield from _several_names_errors(levels, names)
     if len(names) == 1 and find_binding is not None:
@@ -80,8 +93,8 @@ def topology_warnings(template: SetTemplate, find_binding: FindBinding | None) -
             ranks[name] = _ranks(find_binding(name) if find_binding and name else None)
         preferred, needed = ranks[name].get(constraint.preferred_domain), ranks[name].get(constraint.required_domain)
         if preferred is not None and needed is not None and preferred < needed:
-            domains = f"{constraint.preferred_domain} is broader than {constraint.required_domain}"
-            yield f"{level.path}.pack.preferred: {domains}, which is required anyway: it has no effect"
+            detail = f"{constraint.preferred_domain} is broader than the required {constraint.required_domain}"
+            yield f"{level.path}.pack.preferred: has no effect: {detail}"
 
 
 def topology_change_errors(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
@@ -94,10 +107,10 @@ def topology_change_errors(old: SetTemplate, new: SetTemplate) -> Iterator[Field
         if key not in before or _is_same(before[key].constraint, level.constraint):
             continue
         if not _is_migration(before[key].constraint, level.constraint) and not _is_repair(before[key], level):
-            yield forbidden(_changed_path(before[key].constraint, level), "never changes: make a new set")
+            yield forbidden(_changed_path(before[key].constraint, level), IMMUTABLE)
 
 
-def _changed_path(old: TopologyConstraint | None, level: Placed) -> str:
+def _changed_path(old: TopologyConstraint | None, level: ConstraintLevel) -> str:
     """Return the path of the deprecated field if both have it with different values, else of the whole constraint."""
     new = level.constraint
     domains = (old.pack_domain if old else "", new.pack_domain if new else "")
@@ -118,57 +131,59 @@ def is_deprecation(error: FieldError) -> bool:
     return error.path.endswith(".topologyConstraint.packDomain")
 
 
-def _deprecation_errors(level: Placed) -> Iterator[FieldError]:
+def _deprecation_errors(level: ConstraintLevel) -> Iterator[FieldError]:
     if level.constraint is not None and level.constraint.pack_domain:
-        yield forbidden(f"{level.path}.packDomain", "deprecated and refused in new sets: write pack.required")
+        yield forbidden(f"{level.path}.packDomain", "deprecated and rejected in new sets: write pack.required")
 
 
-def _form_errors(level: Placed) -> Iterator[FieldError]:
+def _form_errors(level: ConstraintLevel) -> Iterator[FieldError]:
     constraint = level.constraint
     assert constraint is not None
     if constraint.pack is None and not constraint.pack_domain:
-        yield required(f"{level.path}.pack", "say how close together: write pack.required or pack.preferred")
+        yield required(f"{level.path}.pack", "write pack.required or pack.preferred")
     if constraint.pack is not None and not constraint.pack.required and not constraint.pack.preferred:
-        yield invalid(f"{level.path}.pack", {}, "name a domain: write required, preferred, or both")
+        yield invalid(f"{level.path}.pack", {}, "write required, preferred, or both")
     if constraint.pack_domain and constraint.pack is not None and constraint.pack.required:
-        detail = "is the old name of pack.required: write only pack.required"
+        detail = "is a deprecated alias of pack.required: write only pack.required"
         yield invalid(f"{level.path}.packDomain", constraint.pack_domain, detail)
 
 
-def _names(levels: list[Placed]) -> list[str]:
+def _names(levels: list[ConstraintLevel]) -> list[str]:
     return list(dict.fromkeys(level.topology_name for level in levels if level.topology_name))
 
 
-def _several_names_errors(levels: list[Placed], names: list[str]) -> Iterator[FieldError]:
-    for level in _naming(levels) if len(names) > 1 else ():
-        detail = f"a set uses one topology, here are {listed(names)}: choose one"
+def _several_names_errors(levels: list[ConstraintLevel], names: list[str]) -> Iterator[FieldError]:
+    for level in _levels_with_name(levels) if len(names) > 1 else ():
+        detail = f"all constraints of a set must use one topology, but name {join_names(names)}: choose one"
         yield invalid(f"{level.path}.topologyName", level.topology_name, detail)
 
 
-def _naming(levels: list[Placed]) -> Iterator[Placed]:
+def _levels_with_name(levels: list[ConstraintLevel]) -> Iterator[ConstraintLevel]:
     """Return the levels that have a topologyName of their own."""
     return (level for level in levels if level.constraint is not None and level.constraint.topology_name)
 
 
-def _binding_errors(levels: list[Placed], name: str, binding: ClusterTopologyBinding | None) -> Iterator[FieldError]:
+def _binding_errors(
+    levels: list[ConstraintLevel], name: str, binding: ClusterTopologyBinding | None
+) -> Iterator[FieldError]:
     if binding is None:
-        for level in _naming(levels):
-            detail = "there is no such ClusterTopologyBinding: create it, or correct the name"
+        for level in _levels_with_name(levels):
+            detail = "ClusterTopologyBinding not found: create it, or correct the name"
             yield invalid(f"{level.path}.topologyName", name, detail)
         return
     ranks = _ranks(binding)
-    known = listed(ranks)
+    domains = join_names(ranks)
     for level in levels:
         for field, domain in _domains(level):
             if domain not in ranks:
                 yield invalid(
-                    f"{level.path}.{field}", domain, f'is not a level of topology "{name}": choose of {known}'
+                    f"{level.path}.{field}", domain, f'is not a level of topology "{name}": choose one of {domains}'
                 )
         for parent in level.parents:
             yield from _nesting_errors(parent, level, ranks)
 
 
-def _domains(level: Placed) -> Iterator[tuple[str, str]]:
+def _domains(level: ConstraintLevel) -> Iterator[tuple[str, str]]:
     constraint = level.constraint
     assert constraint is not None
     pack = constraint.pack
@@ -180,7 +195,7 @@ def _domains(level: Placed) -> Iterator[tuple[str, str]]:
     return ((field, domain) for field, domain in fields if domain)
 
 
-def _nesting_errors(parent: Placed, child: Placed, ranks: Mapping[str, int]) -> Iterator[FieldError]:
+def _nesting_errors(parent: ConstraintLevel, child: ConstraintLevel, ranks: Mapping[str, int]) -> Iterator[FieldError]:
     outer, inner = parent.constraint, child.constraint
     if outer is None or inner is None:
         return
@@ -192,7 +207,7 @@ def _nesting_errors(parent: Placed, child: Placed, ranks: Mapping[str, int]) -> 
     for field, broad, narrow in pairs:
         outer_rank, inner_rank = ranks.get(broad), ranks.get(narrow)
         if outer_rank is not None and inner_rank is not None and outer_rank > inner_rank:
-            detail = f'is narrower than "{narrow}" of {child.path}, which lies inside: choose a broader domain'
+            detail = f'is narrower than "{narrow}" of {child.path}, which is inside this level: choose a broader domain'
             yield invalid(f"{parent.path}.{field}", broad, detail)
 
 
@@ -207,10 +222,10 @@ def _ranks(binding: ClusterTopologyBinding | None) -> Mapping[str, int]:
 def _is_same(old: TopologyConstraint | None, new: TopologyConstraint | None) -> bool:
     if old is None or new is None:
         return old is new
-    return _facts(old) == _facts(new)
+    return _fields_of(old) == _fields_of(new)
 
 
-def _facts(constraint: TopologyConstraint) -> tuple[str, str, str, str]:
+def _fields_of(constraint: TopologyConstraint) -> tuple[str, str, str, str]:
     return (
         constraint.topology_name,
         constraint.pack_domain,
@@ -222,11 +237,11 @@ def _facts(constraint: TopologyConstraint) -> tuple[str, str, str, str]:
 def _is_migration(old: TopologyConstraint | None, new: TopologyConstraint | None) -> bool:
     if old is None or new is None or not old.pack_domain or new.pack_domain:
         return False
-    kept_before = (old.topology_name, old.required_domain, old.preferred_domain)
-    return kept_before == (new.topology_name, new.required_domain, new.preferred_domain)
+    before = (old.topology_name, old.required_domain, old.preferred_domain)
+    return before == (new.topology_name, new.required_domain, new.preferred_domain)
 
 
-def _is_repair(old: Placed, new: Placed) -> bool:
+def _is_repair(old: ConstraintLevel, new: ConstraintLevel) -> bool:
     if old.constraint is None or new.constraint is None or not old.constraint.pack_domain or old.topology_name:
         return False
-    return _facts(new.constraint)[1:] == _facts(old.constraint)[1:]
+    return _fields_of(new.constraint)[1:] == _fields_of(old.constraint)[1:]

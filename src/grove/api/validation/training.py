@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from grove.api.labels import RANKED_CLIQUE
 from grove.api.reasons import ConditionType
 from grove.api.template_hash import canonical_template
 from grove.api.types.meta import JsonObject, is_condition_true
@@ -24,12 +25,15 @@ from grove.api.types.podcliqueset import (
     TrainingSpec,
     WorkloadType,
 )
-from grove.api.validation.field_errors import FieldError, forbidden, invalid
+from grove.api.validation.field_errors import IMMUTABLE, FieldError, forbidden, invalid
 from grove.api.values.durations import DurationError, parse_duration
+from grove.api.values.message_text import truncate
 
+# Cliques that a warning lists.
+_LISTED_CLIQUES = 5
 _NO_SCALING = "a training set cannot be scaled: delete it and create one with the size you need"
 _NO_UPDATE = "a training set cannot be updated: delete it and create one with the pods you need"
-_NO_AUTOSCALING = "a training set cannot be scaled: remove it"
+_NO_AUTOSCALING = "a training set cannot be scaled: remove this field"
 _NO_ZERO = "must be greater than 0 in a training set, which cannot be scaled"
 _NO_END = "training would never end: write Never or OnFailure"
 
@@ -37,7 +41,9 @@ _NO_END = "training would never end: write Never or OnFailure"
 def training_errors(spec: PodCliqueSetSpec) -> Iterator[FieldError]:
     if spec.workload_type != WorkloadType.TRAINING:
         if spec.training_spec is not None:
-            yield forbidden("spec.trainingSpec", "needs workloadType: Training; write that, or remove this")
+            yield forbidden(
+                "spec.trainingSpec", "only allowed with workloadType: Training: set that, or remove this field"
+            )
         return
     if spec.training_spec is not None:
         yield from _limit_errors(spec.training_spec)
@@ -55,19 +61,34 @@ def training_errors(spec: PodCliqueSetSpec) -> Iterator[FieldError]:
             yield forbidden(f"spec.template.podCliqueScalingGroups[{i}].scaleConfig", _NO_AUTOSCALING)
 
 
-def training_warnings(spec: PodCliqueSetSpec) -> Iterator[str]:
-    """Return warnings for fields that are valid in a training set but have no effect."""
+def training_warnings(pcs: PodCliqueSet) -> Iterator[str]:
+    """Return warnings for fields that are valid but have no effect."""
+    spec = pcs.spec
+    yield from _ranked_clique_warnings(pcs)
     if spec.workload_type != WorkloadType.TRAINING:
         return
     if spec.replicas == 0:
-        yield f"spec.replicas: nothing runs without replicas, and {_NO_SCALING}"
+        yield f"spec.replicas: no pod runs with 0 replicas, and {_NO_SCALING}"
     if spec.update_strategy is not None:
-        yield "spec.updateStrategy: has no effect: a training set is never updated"
+        yield "spec.updateStrategy: has no effect, because a training set cannot be updated"
+
+
+def _ranked_clique_warnings(pcs: PodCliqueSet) -> Iterator[str]:
+    named = pcs.metadata.annotations.get(RANKED_CLIQUE)
+    if named is None:
+        return
+    at = f"metadata.annotations[{RANKED_CLIQUE}]"
+    cliques = [clique.name for clique in pcs.spec.template.cliques]
+    if pcs.spec.workload_type != WorkloadType.TRAINING:
+        yield f"{at}: has no effect, because only pods of training sets have ranks"
+    elif named not in cliques:
+        listed = ", ".join(cliques[:_LISTED_CLIQUES])
+        yield f"{at}: the template has no clique {truncate(named, 64)!r}, so no pod has a rank; name one of: {listed}"
 
 
 def training_change_errors(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[FieldError]:
     if old.spec.workload_type != new.spec.workload_type:
-        yield invalid("spec.workloadType", new.spec.workload_type, "never changes: make a new set")
+        yield invalid("spec.workloadType", new.spec.workload_type, IMMUTABLE)
         return
     if new.spec.workload_type != WorkloadType.TRAINING:
         return
@@ -86,7 +107,7 @@ def training_clique_changes(old: PodClique, new: PodClique, set_name: str) -> It
         yield forbidden("spec.podSpec", f"{detail} with the pods you need")
     scaling = new.spec.auto_scaling_config
     if scaling is not None and scaling != old.spec.auto_scaling_config:
-        detail = f'it belongs to training set "{set_name}", which cannot be scaled: remove it'
+        detail = f'it belongs to training set "{set_name}", which cannot be scaled: remove this field'
         yield forbidden("spec.autoScalingConfig", detail)
 
 
@@ -131,7 +152,7 @@ def _count_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
 
 
 def _pod_changes(old: SetTemplate, new: SetTemplate) -> Iterator[FieldError]:
-    """Reject changes that would change the pods. Changes that make the same pods are allowed."""
+    """Reject changes that would change a pod. Changes that result in the same pods are allowed."""
     before = {clique.name: clique for clique in old.cliques}
     changed = [
         (f"spec.template.cliques[{i}]", before[clique.name], clique)
@@ -172,7 +193,7 @@ def _limit_changes(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[FieldError]
     outcome = _outcome(old.status)
     is_changed = (_runtime(before), before.max_restarts or 0) != (_runtime(after), after.max_restarts or 0)
     if outcome is not None and is_changed:
-        yield forbidden("spec.trainingSpec", f"the set has ended ({outcome}): make a new set")
+        yield forbidden("spec.trainingSpec", f"the set has ended ({outcome}): create a new PodCliqueSet")
 
 
 def _outcome(status: PodCliqueSetStatus) -> str | None:

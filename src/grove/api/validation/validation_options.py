@@ -6,6 +6,7 @@ import msgspec
 
 from grove.api.schema.limits import OBJECTS_PER_SET
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
+from grove.api.values.clique_counts import LOCAL_IMAGE
 
 FindBinding = Callable[[str], ClusterTopologyBinding | None]
 
@@ -21,3 +22,5 @@ class ValidationOptions(msgspec.Struct, frozen=True, kw_only=True):
     default_delay: str | None = None
     # Pods, PodCliques, PodCliqueScalingGroups, PodGangs and Services of one set.
     objects_per_set: int = OBJECTS_PER_SET
+    # The image of the init container that waits for other cliques; "": not known, and sets that need it get a warning.
+    init_image: str = LOCAL_IMAGE

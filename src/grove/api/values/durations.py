@@ -22,8 +22,8 @@ _NANOSECONDS = {
 }
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _MICROSECOND = timedelta(microseconds=1)
-_GREATEST = 2**63 - 1
-_LONGEST_TEXT = 64
+_MAX_NANOSECONDS = 2**63 - 1
+_MAX_LENGTH = 64
 
 
 class DurationError(UserError, ValueError):
@@ -32,16 +32,16 @@ class DurationError(UserError, ValueError):
 
 def parse_duration(text: str) -> timedelta:
     """Return the duration of a text. Raises `DurationError`, whose message says what to write instead."""
-    if len(text) > _LONGEST_TEXT:
-        raise DurationError(f"a duration has at most {_LONGEST_TEXT} characters, this one has {len(text)}")
-    return _parsed(text)
+    if len(text) > _MAX_LENGTH:
+        raise DurationError(f"a duration has at most {_MAX_LENGTH} characters, this one has {len(text)}")
+    return _parse(text)
 
 
 @lru_cache(maxsize=1024)
-def _parsed(text: str) -> timedelta:
+def _parse(text: str) -> timedelta:
     sign, body = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     nanoseconds = 0 if body == "0" else _nanoseconds(text, body)
-    if nanoseconds > _GREATEST:
+    if nanoseconds > _MAX_NANOSECONDS:
         raise DurationError(f'"{text}" is too long: the longest duration is 2562047h47m16s')
     return timedelta(microseconds=sign * -(-nanoseconds // 1000))
 

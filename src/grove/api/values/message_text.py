@@ -6,9 +6,9 @@ An API server quotes what it rejects: a 422 may contain the whole object, includ
 import re
 
 # Maximum length of a quoted server message in a condition, an event or a log line.
-SERVER_WORDS = 512
+MAX_SERVER_MESSAGE = 512
 # Maximum length of a whole message that contains the quote.
-MESSAGE = 1024
+MAX_MESSAGE = 1024
 
 # Of a huge text only the beginning (what is wrong) and the end (why) are read.
 _HEAD, _TAIL = 8192, 1024
@@ -19,7 +19,6 @@ _SHORT_BRACES = 40
 _LONG_QUOTE = 200
 _SHOWN_OF_QUOTE = 40
 
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _OBJECTS = re.compile(r"\{\.\.\.\}(?:[\s,]*\{\.\.\.\})+")
 _QUOTES = re.compile(rf'"([^"]{{{_LONG_QUOTE},}})"')
 _SECRETS = (
@@ -31,7 +30,7 @@ _SECRETS = (
 )
 
 
-def brief(text: str, limit: int = SERVER_WORDS) -> str:
+def sanitize_message(text: str, limit: int = MAX_SERVER_MESSAGE) -> str:
     """Return the text on one line, without embedded objects and secrets, at most `limit` characters long."""
     if len(text) > _HEAD + _TAIL:
         # The tail may start inside an object; drop the rest of that object.
@@ -41,33 +40,42 @@ def brief(text: str, limit: int = SERVER_WORDS) -> str:
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     text = _QUOTES.sub(lambda found: f'"{found[1][:_SHOWN_OF_QUOTE]}{_ELLIPSIS}"', text)
-    return cut(" ".join(_CONTROLS.sub(" ", text).split()), limit)
+    return truncate(" ".join(text.split()), limit)
 
 
-def cut(text: str, limit: int = MESSAGE) -> str:
+def truncate(text: str, limit: int = MAX_MESSAGE) -> str:
+    """Return the text on one line, shortened to `limit` characters with `...` at the end."""
+    text = to_line(text)
     return text if len(text) <= limit else text[: limit - len(_ELLIPSIS)].rstrip() + _ELLIPSIS
+
+
+def to_line(text: str) -> str:
+    """Return the text on one line, without characters that control a terminal or the direction of writing."""
+    if text.isprintable():
+        return text
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def _without_objects(text: str) -> str:
     """Replace objects in braces by `{...}`. Without a closing brace, replace everything after the opening one."""
     if "{" not in text:
         return text
-    kept: list[str] = []
+    pieces: list[str] = []
     depth, start = 0, 0
     for place, letter in enumerate(text):
         if letter == "{":
             if depth == 0:
-                kept.append(text[start:place])
+                pieces.append(text[start:place])
                 start = place
             depth += 1
         elif letter == "}" and depth:
             depth -= 1
             if depth == 0:
-                kept.append(_in_braces(text[start : place + 1]))
+                pieces.append(_hide_object(text[start : place + 1]))
                 start = place + 1
-    kept.append(text[start:] if depth == 0 else _OBJECT)
-    return _OBJECTS.sub(_OBJECT, "".join(kept))
+    pieces.append(text[start:] if depth == 0 else _OBJECT)
+    return _OBJECTS.sub(_OBJECT, "".join(pieces))
 
 
-def _in_braces(text: str) -> str:
+def _hide_object(text: str) -> str:
     return text if len(text) <= _SHORT_BRACES and ":" not in text else _OBJECT

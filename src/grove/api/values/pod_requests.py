@@ -15,15 +15,16 @@ Amounts = tuple[tuple[str, Quantity], ...]
 
 def pod_requests(pod_spec: JsonObject) -> dict[str, int]:
     """Return the requests of a pod without amounts of zero. Amounts that cannot be parsed count as zero."""
-    containers = tuple(map(_asked, _objects(pod_spec.get("containers"))))
+    containers = tuple(map(_container_requests, _objects(pod_spec.get("containers"))))
     inits = tuple(
-        (one.get("restartPolicy") == "Always", _asked(one)) for one in _objects(pod_spec.get("initContainers"))
+        (one.get("restartPolicy") == "Always", _container_requests(one))
+        for one in _objects(pod_spec.get("initContainers"))
     )
-    total = add_amounts(most_at_once(containers, inits), _pairs(pod_spec.get("overhead")))
+    total = add_amounts(peak_requests(containers, inits), _pairs(pod_spec.get("overhead")))
     return {name: amount for name, amount in total.items() if amount > 0}
 
 
-def most_at_once(containers: Iterable[Amounts], inits: Iterable[tuple[bool, Amounts]]) -> dict[str, int]:
+def peak_requests(containers: Iterable[Amounts], inits: Iterable[tuple[bool, Amounts]]) -> dict[str, int]:
     """Return the most that a pod needs at one time.
 
     This is the sum of its containers and sidecars, or an init container with the sidecars before it.
@@ -32,12 +33,12 @@ def most_at_once(containers: Iterable[Amounts], inits: Iterable[tuple[bool, Amou
     peak: dict[str, int] = {}
     for is_sidecar, amounts in inits:
         step = add_amounts(sidecars, amounts)
-        peak = _greatest(peak, step)
+        peak = _maximum(peak, step)
         sidecars = step if is_sidecar else sidecars
     running = sidecars
     for amounts in containers:
         running = add_amounts(running, amounts)
-    return _greatest(peak, running)
+    return _maximum(peak, running)
 
 
 def add_amounts(total: Mapping[str, int], amounts: Amounts) -> dict[str, int]:
@@ -52,11 +53,11 @@ def read_milli(quantity: Quantity) -> int:
         return 0
 
 
-def _greatest(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+def _maximum(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
     return dict(left) | {name: max(amount, left.get(name, 0)) for name, amount in right.items()}
 
 
-def _asked(container: JsonObject) -> Amounts:
+def _container_requests(container: JsonObject) -> Amounts:
     resources = container.get("resources")
     if not isinstance(resources, dict):
         return ()

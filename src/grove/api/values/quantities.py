@@ -11,7 +11,7 @@ from grove.errors import UserError
 _QUANTITY = re.compile(r"([+-]?)([0-9]+)?(?:\.([0-9]*))?(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?[0-9]{1,3}))?")
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_GREATEST_EXPONENT = 18
+_MAX_EXPONENT = 18
 # Resources counted in bytes; all others are formatted with decimal suffixes.
 _BYTES = ("memory", "storage", "ephemeral-storage", "hugepages-")
 
@@ -24,13 +24,13 @@ class QuantityError(UserError, ValueError):
 def parse_milli(quantity: str | int | float) -> int:
     """Return the quantity in thousandths: `500m` is 500, `2` is 2000, `1Ki` is 1,024,000. Raises `QuantityError`."""
     text = str(quantity)
-    found = _QUANTITY.fullmatch(text)
-    if found is None or not (found[2] or found[3]) or isinstance(quantity, bool):
+    match = _QUANTITY.fullmatch(text)
+    if match is None or not (match[2] or match[3]) or isinstance(quantity, bool):
         raise QuantityError(f'"{text}" is not a quantity: write a number such as 2, 500m, 80Mi or 1.5Gi')
-    sign, whole, fraction, binary, decimal, exponent = found.groups()
+    sign, whole, fraction, binary, decimal, exponent = match.groups()
     digits = int((whole or "") + (fraction or ""))
     power = _DECIMAL[decimal] if decimal else int(exponent or "0")
-    if abs(power) > _GREATEST_EXPONENT:
+    if abs(power) > _MAX_EXPONENT:
         raise QuantityError(f'"{text}" is out of range: write an exponent between -18 and 18')
     scaled = digits * 1024 ** (_BINARY[binary] if binary else 0)
     milli = _times_power_of_ten(scaled, 3 + power - len(fraction or ""))

@@ -9,17 +9,17 @@ from grove.api.types.meta import JsonObject
 _WIDTH = 120
 
 
-def spread_text(document: JsonObject) -> str:
+def expanded_yaml(document: JsonObject) -> str:
     """Return YAML with one field per line. Only lists of scalars are in flow style."""
-    return _text(document, is_compact=False)
+    return _dump(document, is_compact=False)
 
 
-def compact_text(document: JsonObject) -> str:
+def compact_yaml(document: JsonObject) -> str:
     """Return YAML with small objects on one line, for schemas."""
-    return _text(document, is_compact=True)
+    return _dump(document, is_compact=True)
 
 
-def _text(document: JsonObject, *, is_compact: bool) -> str:
+def _dump(document: JsonObject, *, is_compact: bool) -> str:
     return yaml.dump(
         document,
         Dumper=_PlainDumper,

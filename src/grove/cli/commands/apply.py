@@ -1,76 +1,94 @@
 """`grove apply -f FILE`."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from grove.cli.common.options import FILE, context_option, kubeconfig_option, namespace_option, output_option
-from grove.cli.common.output import Format, say, say_error, say_json_line
-from grove.errors import UserError
+from grove.cli.common.data_format import DataFormat, data_output_option
+from grove.cli.common.options import FILE, ClusterOptions, cluster_options, yes_option
+from grove.cli.common.output import Format, print_error, print_json_line, print_line
 
 if TYPE_CHECKING:
     from grove.cli.common.apply_merge import ApplyResult
     from grove.cli.common.manifest_reader import ManifestDocument
     from grove.kube.transport import Transport
 
-files_option = click.option(
-    "--filename",
-    "-f",
-    type=FILE,
-    multiple=True,
-    required=True,
-    help="A manifest; `-` is standard input.",
-    metavar="FILE",
-)
+
+def manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `-f FILE`, more files as arguments (`-f *.yaml`), and `--recursive`."""
+    filename = click.option(
+        "--filename",
+        "-f",
+        type=FILE,
+        multiple=True,
+        required=True,
+        help="A manifest, or a directory with manifests; `-` is standard input. May be repeated.",
+        metavar="FILE",
+    )
+    more = click.argument(
+        "more", type=FILE, nargs=-1, help="More files, such as those of -f *.yaml.", metavar="[FILE...]"
+    )
+    recursive = click.option("--recursive", "-R", is_flag=True, help="Include the subdirectories of a directory.")
+    return more(filename(recursive(command)))
+
+
+def read_manifest_options(
+    filename: tuple[Path, ...], more: tuple[Path, ...], *, recursive: bool, cluster: ClusterOptions
+) -> "list[ManifestDocument]":
+    """Return the objects that `manifest_options` name. Raises `UserError`."""
+    from grove.cli.common.manifest_reader import check_namespaces, read_manifests
+
+    documents = read_manifests((*filename, *more), is_recursive=recursive)
+    check_namespaces(documents, cluster.namespace)
+    return documents
 
 
 @click.command()
-@files_option
-@namespace_option
-@kubeconfig_option
-@context_option
-@output_option
-def apply(filename: tuple[Path, ...], namespace: str, kubeconfig: Path | None, context: str, output: Format) -> None:
+@manifest_options
+@yes_option
+@cluster_options
+@data_output_option(DataFormat.TEXT, DataFormat.JSON, DataFormat.NAME)
+def apply(
+    filename: tuple[Path, ...],
+    more: tuple[Path, ...],
+    recursive: bool,
+    yes: bool,
+    cluster: ClusterOptions,
+    output: DataFormat,
+) -> None:
     """Create or update the objects of manifests."""
-    from grove.cli.common.connection import run
-    from grove.cli.common.manifest_reader import read_documents
+    from grove.cli.common.connection import run_writing
 
-    documents = [document for path in filename for document in read_documents(path)]
-    run(_apply(documents, namespace, kubeconfig, context, output))
+    documents = read_manifest_options(filename, more, recursive=recursive, cluster=cluster)
+    run_writing(
+        cluster,
+        lambda connection: apply_and_print(connection.transport, documents, connection.namespace, output),
+        action=f"apply {_describe(documents)}",
+        is_confirmed=yes,
+    )
 
 
-async def _apply(
-    documents: "list[ManifestDocument]", namespace: str, kubeconfig: Path | None, context: str, output: Format
+def _describe(documents: "list[ManifestDocument]") -> str:
+    first = f"{documents[0].kind.lower()}/{documents[0].name}"
+    return first if len(documents) == 1 else f"{len(documents)} objects, the first of them {first},"
+
+
+async def apply_and_print(
+    transport: "Transport", documents: "list[ManifestDocument]", namespace: str, output: Format | DataFormat
 ) -> None:
-    from grove.cli.common.connection import connect
+    """Apply all documents and print each result at once. Raise one `UserError` at the end with all rejections."""
+    from grove.cli.common.apply_merge import apply_documents
 
-    async with connect(kubeconfig, context, namespace) as connection:
-        await apply_all(connection.transport, documents, connection.namespace, output)
-
-
-async def apply_all(
-    transport: "Transport", documents: "list[ManifestDocument]", namespace: str, output: Format
-) -> None:
-    """Apply all documents and print each result. Raise one `UserError` at the end with all rejections."""
-    from grove.cli.common.apply_merge import ApplyRejected, apply_document
-
-    refused: list[str] = []
-    for document in documents:
-        try:
-            one = await apply_document(transport, document, namespace)
-        except ApplyRejected as error:
-            refused.append(str(error))
-            continue
-        _tell(one, output)
-    if refused:
-        raise UserError("\n".join(refused))
+    async for result in apply_documents(transport, documents, namespace):
+        _print_result(result, output)
 
 
-def _tell(applied: "ApplyResult", output: Format) -> None:
-    if output is Format.JSON:
-        say_json_line(applied)
+def _print_result(result: "ApplyResult", output: Format | DataFormat) -> None:
+    if output.value == Format.JSON:
+        print_json_line(result)
         return
-    for warning in applied.warnings:
-        say_error(f"Warning: {warning}")
-    say(str(applied))
+    for warning in result.warnings:
+        print_error(f"Warning: {warning}")
+    print_line(result.full_name if output is DataFormat.NAME else str(result))

@@ -9,7 +9,7 @@ import msgspec
 from grove.cli.common.options import FILE, context_option, kubeconfig_option
 
 
-class OperatorWishes(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the command line."""
 
     config: Path | None
@@ -19,11 +19,13 @@ class OperatorWishes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command()
-@click.option("--config", type=FILE, help="An OperatorConfiguration; default: its defaults.", metavar="FILE")
+@click.option(
+    "--config", type=FILE, help="The OperatorConfiguration. Default: the default of every field.", metavar="FILE"
+)
 @click.option(
     "--webhook-url",
     default="",
-    help="Serve admission webhooks, reached at https://HOST:PORT of this process.",
+    help="Serve the admission webhooks at https://HOST:PORT, where the API server reaches this process.",
     metavar="URL",
 )
 @kubeconfig_option
@@ -33,8 +35,8 @@ def operator(config: Path | None, webhook_url: str, kubeconfig: Path | None, con
 
     It runs until Ctrl-C or SIGTERM.
     """
-    # Modules that are loaded now stay loaded, so a collection would only cost time. `operate` enables the collector.
+    # Modules that are loaded now stay loaded, so a collection would only cost time. `run_operator` enables it.
     gc.disable()
-    from grove.cli.operator.runner import operate
+    from grove.cli.operator.runner import run_operator
 
-    operate(OperatorWishes(config=config, webhook_url=webhook_url, kubeconfig=kubeconfig, context=context))
+    run_operator(OperatorOptions(config=config, webhook_url=webhook_url, kubeconfig=kubeconfig, context=context))

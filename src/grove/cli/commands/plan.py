@@ -1,47 +1,37 @@
 """`grove plan -f FILE`: predict the effect of a change."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from grove.cli.commands.apply import files_option
-from grove.cli.common.options import context_option, kubeconfig_option, namespace_option, output_option
-from grove.cli.common.output import Format, say_json, say_rows
-
-if TYPE_CHECKING:
-    from grove.cli.common.manifest_reader import ManifestDocument
-    from grove.cli.plan.runner import Seen
+from grove.cli.commands.apply import manifest_options, read_manifest_options
+from grove.cli.common.options import ClusterOptions, cluster_options, output_option
+from grove.cli.common.output import Format, print_json, print_rows
 
 
 @click.command()
-@files_option
-@namespace_option
-@kubeconfig_option
-@context_option
+@manifest_options
+@cluster_options
 @output_option
-def plan(filename: tuple[Path, ...], namespace: str, kubeconfig: Path | None, context: str, output: Format) -> None:
+def plan(
+    filename: tuple[Path, ...], more: tuple[Path, ...], recursive: bool, cluster: ClusterOptions, output: Format
+) -> None:
     """Predict what applying manifests would do.
 
     Prints which pods are replaced, in which order, and what is down meanwhile. Changes nothing.
     """
-    from grove.cli.common.connection import run
-    from grove.cli.common.manifest_reader import read_documents
-    from grove.cli.plan.runner import predict_change
+    from grove.cli.common.connection import run_connected
+    from grove.cli.plan.runner import predict_change, read_cluster
     from grove.cli.plan.view import plan_rows
 
-    documents = [document for path in filename for document in read_documents(path)]
+    documents = read_manifest_options(filename, more, recursive=recursive, cluster=cluster)
     # The cluster is read in real time; the change runs on a virtual clock.
-    foreseen = predict_change(run(_look(documents, namespace, kubeconfig, context)))
+    state = run_connected(
+        cluster,
+        lambda connection: read_cluster(connection.transport, documents, connection.namespace, connection.clock.now()),
+    )
+    result = predict_change(state)
     if output is Format.JSON:
-        say_json(foreseen)
+        print_json(result)
     else:
-        say_rows(plan_rows(foreseen))
-
-
-async def _look(documents: "list[ManifestDocument]", namespace: str, kubeconfig: Path | None, context: str) -> "Seen":
-    from grove.cli.common.connection import connect
-    from grove.cli.plan.runner import look
-
-    async with connect(kubeconfig, context, namespace) as connection:
-        return await look(connection.transport, documents, connection.namespace, connection.clock.now())
+        print_rows(plan_rows(result))

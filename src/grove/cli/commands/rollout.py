@@ -1,24 +1,35 @@
-"""`grove rollout status|history|undo pcs/NAME`: follow, list and undo updates."""
+"""`grove rollout status|history|undo|restart pcs/NAME`: follow and steer updates."""
 
 from contextlib import nullcontext
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from grove.cli.command_registry import OrderedGroup
+from grove.cli.common.hints import hint, name_with_namespace
+from grove.cli.common.name_completion import complete_names
 from grove.cli.common.options import (
+    BoolFlag,
     ChoiceOf,
+    ClusterOptions,
     UsageError,
-    bare_name,
-    context_option,
-    kubeconfig_option,
-    namespace_option,
+    cluster_options,
     output_option,
+    parse_set_name,
     parse_timeout,
+    yes_option,
 )
-from grove.cli.common.output import Format, is_terminal, say, say_error, say_json, say_part, say_rows, screen, width
+from grove.cli.common.output import (
+    Format,
+    is_terminal,
+    print_error,
+    print_json,
+    print_line,
+    print_rows,
+    print_text,
+    width,
+)
 from grove.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,12 +37,8 @@ if TYPE_CHECKING:
     from grove.cli.common.connection import Connection
     from grove.cli.rollout.follow import FollowOptions, FollowResult
     from grove.cli.rollout.progress import Rollout
-    from grove.cli.rollout.undo import Stored, Undone
-
-
-class Watch(StrEnum):
-    YES = "true"
-    NO = "false"
+    from grove.cli.rollout.restart import RestartResult
+    from grove.cli.rollout.undo import StoredSet, UndoResult
 
 
 class RolloutFormat(StrEnum):
@@ -40,195 +47,253 @@ class RolloutFormat(StrEnum):
     YAML = "yaml"
 
 
-name_argument = click.argument("name", help="The set, such as pcs/chat.", metavar="pcs/NAME")
-timeout_option = click.option("--timeout", default="", help="Give up after, such as 10m.", metavar="DURATION")
+name_argument = click.argument(
+    "name",
+    nargs=-1,
+    required=True,
+    help="The set, such as pcs/chat.",
+    metavar="pcs/NAME",
+    shell_complete=complete_names(has_bare_names=False),
+)
+timeout_option = click.option(
+    "--timeout", default="", help="Give up after this duration, such as 10m. Default: no limit.", metavar="DURATION"
+)
 
 
 @click.group(cls=OrderedGroup, no_args_is_help=True)
 def rollout() -> None:
-    """Follow, list and undo updates."""
+    """Follow, list, undo and start updates."""
 
 
 @rollout.command()
 @name_argument
 @click.option(
-    "--watch", type=ChoiceOf(Watch), default=Watch.YES.value, show_default=True, help="Go on until the update is over."
+    "--watch",
+    type=ChoiceOf(BoolFlag),
+    default=BoolFlag.YES.value,
+    show_default=True,
+    help="Follow the update until it ends.",
 )
-@click.option("--no-watch", is_flag=True, help="Look once; the same as --watch=false.")
+@click.option("--no-watch", is_flag=True, help="Print the state once; the same as --watch=false.")
 @timeout_option
-@click.option("--revision", type=click.IntRange(min=1), help="End when another one is newer.", metavar="N")
-@namespace_option
-@kubeconfig_option
-@context_option
+@click.option(
+    "--revision",
+    type=click.IntRange(min=1),
+    help="Follow the update to this revision; fail if the set has a newer one.",
+    metavar="N",
+)
+@cluster_options
 @output_option
 def status(
-    name: str,
-    watch: Watch,
+    name: tuple[str, ...],
+    watch: BoolFlag,
     no_watch: bool,
     timeout: str,
     revision: int | None,
-    namespace: str,
-    kubeconfig: Path | None,
-    context: str,
+    cluster: ClusterOptions,
     output: Format,
 ) -> None:
     """Follow the update of a set until it is complete."""
-    from grove.cli.common.connection import run
+    from grove.cli.common.connection import run_connected
     from grove.cli.rollout.follow import FollowOptions
 
-    wishes = FollowOptions(
-        is_watching=watch is Watch.YES and not no_watch,
+    options = FollowOptions(
+        is_watching=watch is BoolFlag.YES and not no_watch,
         timeout_seconds=parse_timeout(timeout),
         revision=revision,
     )
-    run(_status(_set_name(name), wishes, namespace, kubeconfig, context, output))
+    set_name = _parse_set_name(name)
+    result = run_connected(cluster, lambda connection: _follow(connection, set_name, options, output))
+    if output is Format.JSON:
+        print_json(result.rollout)
+    _check_is_complete(result, options)
 
 
 @rollout.command()
 @name_argument
-@click.option("--revision", type=click.IntRange(min=1), help="Its pod templates.", metavar="N")
-@namespace_option
-@kubeconfig_option
-@context_option
+@click.option("--revision", type=click.IntRange(min=1), help="Print the pod templates of this revision.", metavar="N")
+@cluster_options
 @click.option(
     "--output",
     "-o",
     type=ChoiceOf(RolloutFormat),
     default=RolloutFormat.TEXT.value,
     show_default=True,
-    help="`text` for people; `json`, `yaml`.",
+    help="Output format: `text` for people, `json` and `yaml` for programs.",
 )
-def history(
-    name: str,
-    revision: int | None,
-    namespace: str,
-    kubeconfig: Path | None,
-    context: str,
-    output: RolloutFormat,
-) -> None:
+def history(name: tuple[str, ...], revision: int | None, cluster: ClusterOptions, output: RolloutFormat) -> None:
     """List the revisions of a set.
 
     Prints what each revision changed and how many replicas run it.
     """
-    from grove.cli.common.connection import run
+    from grove.cli.common.connection import run_connected
 
-    run(_history(_set_name(name), revision, namespace, kubeconfig, context, output))
+    set_name = _parse_set_name(name)
+    run_connected(cluster, lambda connection: _show_history(connection, set_name, revision, output))
 
 
 @rollout.command()
 @name_argument
-@click.option("--to-revision", type=click.IntRange(min=1), help="Default: the one before.", metavar="N")
-@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
-@click.option("--wait", is_flag=True, help="Then follow the update until it is over.")
+@click.option(
+    "--to-revision",
+    type=click.IntRange(min=1),
+    help="The revision to go back to. Default: the last one with other pod templates.",
+    metavar="N",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
+@click.option("--wait", is_flag=True, help="Follow the update until it ends.")
 @timeout_option
-@namespace_option
-@kubeconfig_option
-@context_option
+@yes_option
+@cluster_options
 @output_option
 def undo(
-    name: str,
+    name: tuple[str, ...],
     to_revision: int | None,
     dry_run: bool,
     wait: bool,
     timeout: str,
-    namespace: str,
-    kubeconfig: Path | None,
-    context: str,
+    yes: bool,
+    cluster: ClusterOptions,
     output: Format,
 ) -> None:
     """Roll a set back to an earlier revision.
 
     Writes the pod templates of that revision into the set. The operator then updates the pods.
     """
-    from grove.cli.common.connection import run
+    from grove.cli.common.connection import run_writing
     from grove.cli.rollout.follow import FollowOptions
+    from grove.cli.rollout.undo import undo
 
     if dry_run and wait:
-        raise UsageError("--wait: a dry run changes nothing, so there is nothing to wait for; leave one out")
+        raise UsageError("--wait: a dry run changes nothing, so there is no update to wait for; omit one of the two")
     if timeout and not wait:
-        raise UsageError("--timeout: says how long to --wait; add that, or leave this out")
-    wishes = FollowOptions(timeout_seconds=parse_timeout(timeout)) if wait else None
-    run(_undo(_set_name(name), to_revision, dry_run, wishes, namespace, kubeconfig, context, output))
+        raise UsageError("--timeout: has an effect only with --wait; add --wait, or omit --timeout")
+    options = FollowOptions(timeout_seconds=parse_timeout(timeout))
+    set_name = _parse_set_name(name)
+
+    async def undo_and_follow(connection: "Connection") -> "tuple[UndoResult, FollowResult | None]":
+        undone = await undo(connection, set_name, to_revision, is_dry_run=dry_run)
+        if output is Format.TEXT:
+            _print_undone(undone)
+        return undone, await _follow(connection, set_name, options, output) if wait else None
+
+    action = f"roll back pcs/{set_name}"
+    undone, followed = run_writing(cluster, undo_and_follow, action=action, is_confirmed=yes or dry_run)
+    if output is Format.JSON:
+        print_json({"undo": undone, **({"rollout": followed.rollout} if followed else {})})
+    if followed is not None:
+        _check_is_complete(followed, options)
 
 
-def _set_name(text: str) -> str:
-    otherwise = "sets are updated, and their parts with them; give the name of its set"
-    return bare_name(text, "podcliqueset", otherwise=otherwise)
+@rollout.command()
+@name_argument
+@click.option("--wait", is_flag=True, help="Follow the update until it ends.")
+@timeout_option
+@yes_option
+@cluster_options
+@output_option
+def restart(
+    name: tuple[str, ...], wait: bool, timeout: str, yes: bool, cluster: ClusterOptions, output: Format
+) -> None:
+    """Replace all pods of a set with a rolling update.
+
+    Writes the time into an annotation of every pod template, as kubectl does. Otherwise the templates stay the same.
+    """
+    from grove.cli.common.connection import run_writing
+    from grove.cli.rollout.follow import FollowOptions
+    from grove.cli.rollout.restart import restart
+
+    if timeout and not wait:
+        raise UsageError("--timeout: has an effect only with --wait; add --wait, or omit --timeout")
+    options = FollowOptions(timeout_seconds=parse_timeout(timeout))
+    set_name = _parse_set_name(name)
+
+    async def restart_and_follow(connection: "Connection") -> "tuple[RestartResult, FollowResult | None]":
+        restarted = await restart(connection, set_name)
+        if output is Format.TEXT:
+            _print_restarted(restarted)
+        return restarted, await _follow(connection, set_name, options, output) if wait else None
+
+    restarted, followed = run_writing(cluster, restart_and_follow, action=f"restart pcs/{set_name}", is_confirmed=yes)
+    if output is Format.JSON:
+        print_json({"restart": restarted, **({"rollout": followed.rollout} if followed else {})})
+    if followed is not None:
+        _check_is_complete(followed, options)
+
+
+def _parse_set_name(words: tuple[str, ...]) -> str:
+    return parse_set_name(words, hint="only a set has a rollout; give the name of its set, such as pcs/chat")
 
 
 # --- status ----------------------------------------------------------------------------------------------------------
 
 
-async def _status(
-    name: str, wishes: "FollowOptions", namespace: str, kubeconfig: Path | None, context: str, output: Format
-) -> None:
-    from grove.cli.common.connection import connect
-
-    async with connect(kubeconfig, context, namespace) as connection:
-        outcome = await _follow(connection, name, wishes, output)
-    if output is Format.JSON:
-        say_json(outcome.rollout)
-    _check(outcome, wishes)
-
-
-async def _follow(connection: "Connection", name: str, wishes: "FollowOptions", output: Format) -> "FollowResult":
+async def _follow(connection: "Connection", name: str, options: "FollowOptions", output: Format) -> "FollowResult":
     from grove.cli.common.random_source import fresh_random
-    from grove.cli.rollout.follow import FollowedRollout, FollowEnd, LiveProgress, ProgressLines, Show, follow
-    from grove.cli.rollout.undo import no_such_set
+    from grove.cli.common.resource_args import no_such_set
+    from grove.cli.rollout.follow import (
+        FollowEnd,
+        LiveProgress,
+        ProgressLines,
+        ProgressRenderer,
+        RolloutWatcher,
+        follow,
+    )
 
     client, clock = connection.client, connection.clock
-    followed = FollowedRollout(client, clock, fresh_random(), namespace=connection.namespace, name=name)
+    watcher = RolloutWatcher(client, clock, fresh_random(), namespace=connection.namespace, name=name)
     # The first read fails at once where a watch would retry forever: no such set, no such cluster.
-    first = await followed.look_once()
+    first = await watcher.list_once()
     if first is None:
         raise no_such_set(name, connection.namespace)
-    is_moving = wishes.is_watching and not first.is_over and not followed.is_terminating
+    is_moving = options.is_watching and not first.is_over and not watcher.is_terminating
     is_drawn = is_moving and output is Format.TEXT and is_terminal()
-    with screen() if is_drawn else nullcontext() as draw:
-        show = (
-            LiveProgress(clock, draw)
-            if draw
-            else ProgressLines(clock)
-            if is_moving and output is Format.TEXT
-            else Show()
-        )
-        outcome = await follow(followed, first, clock, wishes, show)
-    if output is Format.TEXT and outcome.ending in (FollowEnd.OVER, FollowEnd.LOOKED) and not is_drawn:
-        _say_look(outcome.rollout, connection)
-    return outcome
+    from grove.cli.common.live_display import open_live_draw
+
+    with open_live_draw() if is_drawn else nullcontext() as draw:
+        renderer = ProgressRenderer()
+        if draw is not None:
+            renderer = LiveProgress(clock, draw)
+        elif is_moving and output is Format.TEXT:
+            renderer = ProgressLines(clock)
+        result = await follow(watcher, first, clock, options, renderer)
+    if output is Format.TEXT and result.ending in (FollowEnd.OVER, FollowEnd.READ_ONCE) and not is_drawn:
+        _print_progress(result.rollout, connection)
+    return result
 
 
-def _say_look(rollout: "Rollout", connection: "Connection") -> None:
+def _print_progress(rollout: "Rollout", connection: "Connection") -> None:
     from grove.cli.rollout.view import progress_line, progress_rows
 
     if is_terminal() and not rollout.is_over:
-        say_rows(progress_rows(rollout, connection.clock.now(), width()))
+        print_rows(progress_rows(rollout, connection.clock.now(), width()))
     else:
-        _say_text(progress_line(rollout))
+        _print_wrapped(progress_line(rollout))
 
 
-def _check(outcome: "FollowResult", wishes: "FollowOptions") -> None:
+def _check_is_complete(result: "FollowResult", options: "FollowOptions") -> None:
     """Raise `UserError` if the update did not complete."""
     from datetime import timedelta
 
     from grove.api.values.durations import format_duration
     from grove.cli.rollout.follow import FollowEnd
-    from grove.cli.rollout.view import waits_for
+    from grove.cli.rollout.view import describe_wait
 
-    rollout = outcome.rollout
-    what = f"pcs/{rollout.name}"
-    match outcome.ending:
+    rollout = result.rollout
+    what = name_with_namespace(f"pcs/{rollout.name}", rollout.namespace)
+    sets = hint("status", rollout.namespace)
+    match result.ending:
         case FollowEnd.TIMED_OUT:
-            waited = format_duration(timedelta(seconds=wishes.timeout_seconds or 0))
-            raise UserError(f"not done after {waited}: {waits_for(rollout)}")
+            waited = format_duration(timedelta(seconds=options.timeout_seconds or 0))
+            raise UserError(f"the update is not complete after {waited}: {describe_wait(rollout)}")
         case FollowEnd.SUPERSEDED:
             raise UserError(
-                f"{what} is at revision {rollout.revision}, not {wishes.revision}; leave --revision out to follow it"
+                f"{what} is at revision {rollout.revision}, not {options.revision}; omit --revision to follow it"
             )
-        case FollowEnd.LEAVING:
-            raise UserError(f"{what} is being deleted, so its update does not go on; `grove status` shows what is left")
+        case FollowEnd.TERMINATING:
+            raise UserError(f"{what} is being deleted, so its update stopped; `{sets}` shows what is left")
         case FollowEnd.GONE:
-            raise UserError(f"{what} was deleted, so its update does not go on; `grove status` lists what there is")
+            raise UserError(f"{what} was deleted, so its update stopped; `{sets}` lists the sets that exist")
         case _:
             return
 
@@ -236,111 +301,95 @@ def _check(outcome: "FollowResult", wishes: "FollowOptions") -> None:
 # --- history ---------------------------------------------------------------------------------------------------------
 
 
-async def _history(
-    name: str, number: int | None, namespace: str, kubeconfig: Path | None, context: str, output: RolloutFormat
-) -> None:
-    from grove.cli.common.connection import connect
+async def _show_history(connection: "Connection", name: str, number: int | None, output: RolloutFormat) -> None:
     from grove.cli.rollout.undo import find_revision, read_stored
 
-    async with connect(kubeconfig, context, namespace) as connection:
-        stored = await read_stored(connection, name)
-        if number is not None:
-            _say_revision(name, find_revision(name, stored.revisions, number), output)
-        else:
-            await _say_history(connection, stored, output)
+    stored = await read_stored(connection, name)
+    if number is not None:
+        _print_revision(name, find_revision(stored, number), output)
+    else:
+        await _print_history(connection, stored, output)
 
 
-def _say_revision(name: str, revision: "Revision", output: RolloutFormat) -> None:
+def _print_revision(name: str, revision: "Revision", output: RolloutFormat) -> None:
     from grove.api.types.meta import to_wire
-    from grove.api.values.yaml_text import spread_text
+    from grove.api.values.yaml_text import expanded_yaml
 
     template = to_wire(revision.template)
     if output is RolloutFormat.JSON:
-        say_json({"revision": revision.number, **template})
+        print_json({"revision": revision.number, **template})
     else:
-        say_part(f"# pcs/{name} revision {revision.number}\n{spread_text(template)}")
+        print_text(f"# pcs/{name} revision {revision.number}\n{expanded_yaml(template)}")
 
 
-async def _say_history(connection: "Connection", stored: "Stored", output: RolloutFormat) -> None:
+async def _print_history(connection: "Connection", stored: "StoredSet", output: RolloutFormat) -> None:
     from grove.api import labels
     from grove.api.resources import PODGANGS
     from grove.api.types.meta import to_wire
-    from grove.api.values.yaml_text import spread_text
+    from grove.api.values.yaml_text import expanded_yaml
     from grove.cli.rollout.history import RevisionList, build_history
     from grove.cli.rollout.progress import running_revisions
-    from grove.cli.rollout.revisions import asked_revision, asked_template
+    from grove.cli.rollout.revisions import find_matching_revision, template_with_defaults
     from grove.cli.rollout.view import history_rows
 
     pcs = stored.pcs
     selector = labels.selector(labels.default_labels(pcs.metadata.name))
     gangs = await connection.client.list(PODGANGS, namespace=pcs.metadata.namespace, label_selector=selector)
-    current = asked_revision(asked_template(pcs), stored.revisions)
+    current = find_matching_revision(template_with_defaults(pcs), stored.revisions)
     entries = build_history(stored.revisions, current, running_revisions(pcs, gangs.items))
     found = RevisionList(name=pcs.metadata.name, namespace=pcs.metadata.namespace, revisions=entries)
     if output is RolloutFormat.JSON:
-        say_json(found)
+        print_json(found)
     elif output is RolloutFormat.YAML:
-        say_part(spread_text(to_wire(found)))
+        print_text(expanded_yaml(to_wire(found)))
     elif entries:
-        say_rows(history_rows(entries, connection.clock.now(), width() if is_terminal() else None))
+        print_rows(history_rows(entries, connection.clock.now(), width() if is_terminal() else None))
         if current is None:
-            say("The set asks for other templates since; the operator has not stored them yet.")
+            print_line("The templates of the set changed since; the operator has not stored them as a revision yet.")
     else:
         what = f"pcs/{found.name}"
-        say(f"{what} has no revisions yet: no operator has looked at it; `grove why {what}` says more")
+        why = hint(f"why {what}", found.namespace)
+        print_line(f"{what} has no revisions yet: no operator has reconciled it; `{why}` explains more")
 
 
 # --- undo ------------------------------------------------------------------------------------------------------------
 
 
-async def _undo(
-    name: str,
-    to_revision: int | None,
-    is_dry_run: bool,
-    wishes: "FollowOptions | None",
-    namespace: str,
-    kubeconfig: Path | None,
-    context: str,
-    output: Format,
-) -> None:
-    from grove.cli.common.connection import connect
-    from grove.cli.rollout.undo import undo
-
-    async with connect(kubeconfig, context, namespace) as connection:
-        undone = await undo(connection, name, to_revision, is_dry_run=is_dry_run)
-        if output is Format.TEXT:
-            _say_undone(undone)
-        outcome = None if wishes is None else await _follow(connection, name, wishes, output)
-    if output is Format.JSON:
-        say_json({"undo": undone, **({"rollout": outcome.rollout} if outcome else {})})
-    if outcome is not None and wishes is not None:
-        _check(outcome, wishes)
-
-
-def _say_undone(undone: "Undone") -> None:
+def _print_undone(undone: "UndoResult") -> None:
     for warning in undone.warnings:
-        say_error(f"Warning: {warning}")
-    for text in _undone(undone):
-        _say_text(text)
+        print_error(f"Warning: {warning}")
+    for text in _describe_undo(undone):
+        _print_wrapped(text)
 
 
-def _undone(undone: "Undone") -> list[str]:
-    from grove.cli.rollout.template_diff import told_changes
+def _describe_undo(undone: "UndoResult") -> list[str]:
+    from grove.cli.rollout.template_diff import describe_changes
 
-    what = f"pcs/{undone.name}"
+    what = name_with_namespace(f"pcs/{undone.name}", undone.namespace)
     if not undone.is_changed:
-        return [f"{what} already asks for revision {undone.to_revision}, nothing to change"]
+        return [f"{what} already has the templates of revision {undone.to_revision}, so nothing changes"]
     would = "would go back" if undone.is_dry_run else "goes back"
     origin = f" from revision {undone.from_revision}" if undone.from_revision is not None else ""
     is_renamed = undone.becomes_revision != undone.to_revision
     renamed = f", which becomes revision {undone.becomes_revision}" if is_renamed else ""
-    told = f"{what} {would}{origin} to revision {undone.to_revision}{renamed}"
-    return [told, *(f"  {text}" for text in told_changes(undone.changes))]
+    summary = f"{what} {would}{origin} to revision {undone.to_revision}{renamed}"
+    return [summary, *(f"  {text}" for text in describe_changes(undone.changes))]
 
 
-def _say_text(text: str) -> None:
+# --- restart ---------------------------------------------------------------------------------------------------------
+
+
+def _print_restarted(restarted: "RestartResult") -> None:
+    for warning in restarted.warnings:
+        print_error(f"Warning: {warning}")
+    what = name_with_namespace(f"podcliqueset/{restarted.name}", restarted.namespace)
+    on_delete = "; updateStrategy is OnDelete: delete its pods to replace them" if restarted.is_on_delete else ""
+    print_line(f"{what} restarted{on_delete}")
+
+
+def _print_wrapped(text: str) -> None:
     """Print a text, wrapped between words on a terminal."""
-    from grove.cli.rollout.view import wrapped
+    from grove.cli.rollout.view import wrap
 
-    for line in wrapped(text, width()) if is_terminal() else [text]:
-        say(line)
+    for line in wrap(text, width()) if is_terminal() else [text]:
+        print_line(line)

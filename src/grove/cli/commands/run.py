@@ -1,15 +1,21 @@
 """`grove run FILE`: run sets to completion on a private cluster."""
 
 import gc
-import sys
 from enum import StrEnum
 from pathlib import Path
 
 import click
 import msgspec
 
-from grove.cli.commands.up import MOST_NODES, NODE_RESOURCES, NODES, parse_resources
-from grove.cli.common.options import FILE, ChoiceOf, UsageError, output_option, parse_timeout
+from grove.cli.commands.up import (
+    NODE_RESOURCES,
+    NODES,
+    check_platform,
+    node_resources_option,
+    nodes_option,
+    parse_resources,
+)
+from grove.cli.common.options import FILE, ChoiceOf, output_option, parse_timeout
 from grove.cli.common.output import Format
 
 
@@ -39,57 +45,49 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command()
 @click.argument("file", type=FILE, help="Manifests with the sets to run; `-` is standard input.")
-@click.option("--timeout", default="", help="Give up after, such as 10m: exit code 124.", metavar="D")
 @click.option(
-    "--nodes",
-    type=click.IntRange(0, MOST_NODES),
-    default=NODES,
-    show_default=True,
-    help="Number of nodes.",
-    metavar="N",
+    "--timeout",
+    default="",
+    help="Give up after this duration, such as 10m, with exit code 124. Default: no limit.",
+    metavar="DURATION",
 )
-@click.option(
-    "--node-resources",
-    default=NODE_RESOURCES,
-    show_default=True,
-    help="What every node has.",
-    metavar="K=V,...",
-)
+@nodes_option
+@node_resources_option
 @click.option(
     "--kubelet",
     type=ChoiceOf(RunKubelet),
     default=RunKubelet.PROCESS.value,
     show_default=True,
-    help="Local processes, or only the pretence of them.",
+    help="How pods run: as local processes, or simulated.",
 )
 @click.option(
     "--until",
     type=ChoiceOf(Until),
     default=Until.FINISHED.value,
     show_default=True,
-    help="When it is done: sets ended, or are available.",
+    help="When the run ends: when all sets finished, or when all are available.",
 )
 @output_option
 def run(
     file: Path,
     timeout: str,
-    nodes: int,
-    node_resources: str,
+    nodes: int | None,
+    node_resources: str | None,
     kubelet: RunKubelet,
     until: Until,
     output: Format,
 ) -> int:
     """Run PodCliqueSets to completion on a private cluster.
 
-    Exit codes: 0 all sets succeeded, 1 a set failed, 124 timeout, 130 Ctrl-C, 143 SIGTERM.
+    Exit codes: 0 all sets succeeded, 1 a set failed or cannot start, 124 timeout, 130 Ctrl-C, 143 SIGTERM.
     """
-    if kubelet is RunKubelet.PROCESS and sys.platform != "linux":
-        raise UsageError("--kubelet process: local processes are run on Linux only; use --kubelet simulated")
-    wishes = RunOptions(
+    if kubelet is RunKubelet.PROCESS:
+        check_platform()
+    options = RunOptions(
         file=file,
         timeout_seconds=parse_timeout(timeout),
-        nodes=nodes,
-        node_resources=parse_resources(node_resources),
+        nodes=NODES if nodes is None else nodes,
+        node_resources=parse_resources(NODE_RESOURCES if node_resources is None else node_resources),
         kubelet=kubelet,
         until=until,
         output=output,
@@ -98,4 +96,4 @@ def run(
     gc.disable()
     from grove.cli.run.runner import run_file
 
-    return run_file(wishes)
+    return run_file(options)

@@ -1,123 +1,131 @@
 """`grove status [NAME]`."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from grove.cli.common.options import (
-    UsageError,
-    bare_name,
-    context_option,
-    kubeconfig_option,
-    namespace_option,
-    output_option,
-)
-from grove.cli.common.output import Format, say, say_json, say_rows
-from grove.errors import UserError
+from grove.cli.common.data_format import DataFormat, data_output_option, print_data
+from grove.cli.common.hints import hint
+from grove.cli.common.name_completion import complete_names
+from grove.cli.common.options import ClusterOptions, UsageError, cluster_options, parse_set_name
+from grove.cli.common.output import Format, is_terminal, page_height, print_line, print_rows, width
 
 if TYPE_CHECKING:
     from grove.cli.common.connection import Connection
-    from grove.cli.status.set_watcher import Followed
-    from grove.cli.status.tree import SetNode
+    from grove.cli.status.set_watcher import SetWatcher
+
+FOOTER = "Some lines are folded; --all shows every line."
 
 
 @click.command()
-@click.argument("name", default="", help="One set; without it, a table of all.")
-@click.option("--watch", "-w", is_flag=True, help="Go on showing what changes.")
-@click.option("--all-namespaces", "-A", is_flag=True, help="Sets of all namespaces.")
-@namespace_option
-@kubeconfig_option
-@context_option
-@output_option
+@click.argument(
+    "name",
+    nargs=-1,
+    help="The set to show as a tree. Default: a table of all sets.",
+    metavar="[NAME]",
+    shell_complete=complete_names(has_bare_names=True),
+)
+@click.option("--watch", "-w", is_flag=True, help="Keep running and show changes.")
+@click.option("--all-namespaces", "-A", is_flag=True, help="Show the sets of all namespaces.")
+@click.option("--all", "show_all", is_flag=True, help="Show every line of a large set, instead of one page.")
+@click.option(
+    "--selector", "-l", default="", help="Show only sets with these labels, such as team=a.", metavar="LABELS"
+)
+@cluster_options
+@data_output_option(*DataFormat)
 def status(
-    name: str,
+    name: tuple[str, ...],
     watch: bool,
     all_namespaces: bool,
-    namespace: str,
-    kubeconfig: Path | None,
-    context: str,
-    output: Format,
+    show_all: bool,
+    selector: str,
+    cluster: ClusterOptions,
+    output: DataFormat,
 ) -> None:
     """Show PodCliqueSets as a table, or one as a tree.
 
     The tree shows replicas with their gangs, groups, cliques and pods.
     """
-    from grove.cli.common.connection import run
+    from grove.cli.common.connection import run_connected
 
-    if name and all_namespaces:
-        raise UsageError(f"--all-namespaces shows all sets; leave out {name}, or say with -n where it is")
-    otherwise = f"status shows sets; ask `grove why {name}`, or give the name of its set"
-    wanted = bare_name(name, "podcliqueset", otherwise=otherwise) if name else ""
-    run(_status(wanted, watch, all_namespaces, namespace, kubeconfig, context, output))
+    wanted = _parse_name(name)
+    if wanted and all_namespaces:
+        raise UsageError(f"--all-namespaces shows all sets; omit {wanted}, or give its namespace with -n")
+    if wanted and selector:
+        raise UsageError(f"--selector chooses among all sets; omit {wanted}, or omit --selector")
+    if watch and output in (DataFormat.YAML, DataFormat.NAME, DataFormat.WIDE):
+        raise UsageError(f"--watch prints text or json, not {output}; omit --watch, or choose another format")
 
-
-async def _status(
-    name: str,
-    watch: bool,
-    all_namespaces: bool,
-    namespace: str,
-    kubeconfig: Path | None,
-    context: str,
-    output: Format,
-) -> None:
-    from grove.cli.common.connection import connect
-
-    async with connect(kubeconfig, context, namespace) as connection:
-        where = "" if all_namespaces else connection.namespace
+    async def show(connection: "Connection") -> None:
+        namespace = "" if all_namespaces else connection.namespace
+        watcher = _new_watcher(connection, namespace, wanted, selector)
         if watch:
-            await _watch(connection, where, name, output)
-        elif name:
-            await _show_one(connection, where, name, output)
+            await _watch(connection, watcher, namespace, wanted, Format(output.value))
+        elif wanted:
+            await _show_one(connection, watcher, wanted, output, show_all=show_all)
         else:
-            await _show_table(connection, where, output)
+            await _show_table(connection, watcher, namespace, output)
+
+    run_connected(cluster, show)
 
 
-async def _show_one(connection: "Connection", namespace: str, name: str, output: Format) -> None:
-    from grove.cli.status.tree_view import tree_rows
+def _parse_name(words: tuple[str, ...]) -> str:
+    if not words:
+        return ""
+    text = " ".join(words)
+    return parse_set_name(words, hint=f"status shows sets; use `{hint(f'why {text}')}`, or give the name of its set")
 
-    trees = await _trees(connection, namespace, name)
+
+async def _show_one(
+    connection: "Connection", watcher: "SetWatcher", name: str, output: DataFormat, *, show_all: bool
+) -> None:
+    from grove.cli.common.resource_args import full_name, no_such_set
+    from grove.cli.status.tree_view import PageSize, page_rows
+
+    trees = await watcher.list_once()
     if not trees:
-        raise UserError(f"no PodCliqueSet {name!r} in namespace {namespace!r}; `grove status -A` lists all")
-    if output is Format.JSON:
-        say_json(trees[0])
-    else:
-        say_rows(tree_rows(trees[0], connection.clock.now()))
+        raise no_such_set(name, connection.namespace)
+    if not print_data(trees[0], output, [full_name("podcliqueset", name)]):
+        columns = width() if is_terminal() and output is not DataFormat.WIDE else None
+        page = PageSize(width=columns, height=None if show_all else page_height())
+        print_rows(page_rows(trees, connection.clock.now(), page, footer=FOOTER))
 
 
-async def _show_table(connection: "Connection", namespace: str, output: Format) -> None:
+async def _show_table(connection: "Connection", watcher: "SetWatcher", namespace: str, output: DataFormat) -> None:
+    from grove.cli.common.resource_args import full_name
     from grove.cli.status.tree_view import table_rows
 
-    trees = await _trees(connection, namespace, "")
-    if output is Format.JSON:
-        say_json(trees)
-    elif trees:
-        say_rows(table_rows(trees, connection.clock.now(), has_namespaces=not namespace))
+    trees = await watcher.list_once()
+    if print_data(trees, output, [full_name("podcliqueset", tree.name) for tree in trees]):
+        return
+    if trees:
+        is_wide = output is DataFormat.WIDE
+        columns = width() if is_terminal() and not is_wide else None
+        now = connection.clock.now()
+        print_rows(table_rows(trees, now, has_namespaces=not namespace, width=columns, is_wide=is_wide))
     else:
-        say(f"no PodCliqueSets in {f'namespace {namespace}' if namespace else 'any namespace'}")
+        print_line(f"no PodCliqueSets in {f'namespace {namespace}' if namespace else 'any namespace'}")
 
 
-async def _trees(connection: "Connection", namespace: str, name: str) -> "list[SetNode]":
-    return await _followed(connection, namespace, name).look_once()
-
-
-def _followed(connection: "Connection", namespace: str, name: str) -> "Followed":
+def _new_watcher(connection: "Connection", namespace: str, name: str, selector: str) -> "SetWatcher":
     from grove.cli.common.random_source import fresh_random
-    from grove.cli.status.set_watcher import Followed
+    from grove.cli.status.set_watcher import SetWatcher
 
-    return Followed(connection.client, connection.clock, fresh_random(), namespace=namespace, name=name)
+    return SetWatcher(
+        connection.client, connection.clock, fresh_random(), namespace=namespace, name=name, selector=selector
+    )
 
 
-async def _watch(connection: "Connection", namespace: str, name: str, output: Format) -> None:
+async def _watch(connection: "Connection", watcher: "SetWatcher", namespace: str, name: str, output: Format) -> None:
     import asyncio
 
-    from grove.cli.status.set_watcher import show_for_ever
+    from grove.cli.common.resource_args import no_such_set
+    from grove.cli.status.set_watcher import show_changes
 
-    followed = _followed(connection, namespace, name)
     # The first read fails at once where a watch would retry forever: no such set, no such cluster.
-    found = await followed.look_once()
+    found = await watcher.list_once()
     if name and not found:
-        raise UserError(f"no PodCliqueSet {name!r} in namespace {namespace!r}; `grove status -A` lists all")
+        raise no_such_set(name, namespace)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(followed.run())
-        tasks.create_task(show_for_ever(followed, connection.clock, output, is_one=bool(name)))
+        tasks.create_task(watcher.run())
+        tasks.create_task(show_changes(watcher, connection.clock, output, home=connection.namespace))

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import msgspec
 from grove.cli.common.options import FILE, ChoiceOf, UsageError, output_option
 from grove.cli.common.output import Format
 
-# The limit of what one process can manage.
-MOST_NODES = 20_000
+# One process cannot manage more.
+MAX_NODES = 20_000
 NODES = 8
 NODE_RESOURCES = "cpu=32,memory=256Gi,nvidia.com/gpu=8,pods=110"
 
@@ -31,7 +32,10 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int | None
     node_resources: dict[str, str] | None
     kubelet: UpKubelet
+    # How long a simulated pod takes to become ready.
+    ready_after: timedelta
     port: int
+    metrics_port: int
     has_operator: bool
     kubeconfig: Path
     # None: in memory.
@@ -39,42 +43,66 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     output: Format
 
 
-@click.command()
-@click.argument("files", type=FILE, nargs=-1, help="Manifests to apply at the start.", metavar="[FILE...]")
-@click.option(
+nodes_option = click.option(
     "--nodes",
-    type=click.IntRange(0, MOST_NODES),
+    type=click.IntRange(0, MAX_NODES),
     show_default=str(NODES),
-    help="Number of nodes: node-0 ...",
+    help="Number of nodes, named node-0, node-1, ...",
     metavar="N",
 )
-@click.option("--node-resources", show_default=NODE_RESOURCES, help="What every node has.", metavar="K=V,...")
+node_resources_option = click.option(
+    "--node-resources", show_default=NODE_RESOURCES, help="Resources of every node.", metavar="K=V,..."
+)
+
+
+@click.command()
+@click.argument("files", type=FILE, nargs=-1, help="Manifests to apply at the start.", metavar="[FILE...]")
+@nodes_option
+@node_resources_option
 @click.option(
     "--kubelet",
     type=ChoiceOf(UpKubelet),
     default=UpKubelet.SIMULATED.value,
     show_default=True,
-    help="Who runs pods; process: this machine does.",
+    help="How pods run: simulated, as local processes, or not at all (you write their status).",
+)
+@click.option(
+    "--ready-after",
+    default="0s",
+    show_default=True,
+    help="How long simulated pods take to become ready, for example 10s.",
+    metavar="D",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
     show_default=True,
-    help="0: a free one. Loopback only.",
+    help="Port of the API server, on loopback only. 0: a free port.",
     metavar="N",
 )
-@click.option("--no-operator", is_flag=True, help="Serve the cluster only.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Port of the operator's /metrics, on loopback only. 0: a free port.",
+    metavar="N",
+)
+@click.option("--no-operator", is_flag=True, help="Start the cluster without the operator.")
 @click.option(
     "--kubeconfig",
     type=FILE,
     default=".grove/kubeconfig",
     show_default=True,
-    help="Written once the API answers, removed at the end.",
+    help="Where to write the kubeconfig. It is removed at the end.",
     metavar="PATH",
 )
 @click.option(
-    "--data-dir", type=FILE, help="Keep the cluster there: it goes on from where it ended, however.", metavar="DIR"
+    "--data-dir",
+    type=FILE,
+    help="Persist the cluster in DIR and resume from it, even after a crash. Default: in memory.",
+    metavar="DIR",
 )
 @output_option
 def up(
@@ -82,7 +110,9 @@ def up(
     nodes: int | None,
     node_resources: str | None,
     kubelet: UpKubelet,
+    ready_after: str,
     port: int,
+    metrics_port: int,
     no_operator: bool,
     kubeconfig: Path,
     data_dir: Path | None,
@@ -92,14 +122,16 @@ def up(
 
     It runs in the foreground until Ctrl-C. Use it with kubectl and all grove commands.
     """
-    if kubelet is UpKubelet.PROCESS and sys.platform != "linux":
-        raise UsageError("--kubelet process: local processes are run on Linux only; use simulated or none")
-    wishes = UpOptions(
+    if kubelet is UpKubelet.PROCESS:
+        check_platform()
+    options = UpOptions(
         files=files,
         nodes=nodes,
         node_resources=None if node_resources is None else parse_resources(node_resources),
         kubelet=kubelet,
+        ready_after=parse_ready_after(ready_after, kubelet),
         port=port,
+        metrics_port=metrics_port,
         has_operator=not no_operator,
         kubeconfig=kubeconfig,
         data_dir=data_dir,
@@ -109,7 +141,28 @@ def up(
     gc.disable()
     from grove.cli.up.runner import serve
 
-    serve(wishes)
+    serve(options)
+
+
+def check_platform() -> None:
+    """Raise `UsageError` if pods cannot run as local processes here."""
+    if sys.platform != "linux":
+        raise UsageError("--kubelet process: local processes are supported on Linux only; use --kubelet simulated")
+
+
+def parse_ready_after(text: str, kubelet: UpKubelet) -> timedelta:
+    """Parse `--ready-after`. Raises `UsageError`."""
+    from grove.api.values.durations import parse_duration
+
+    try:
+        delay = parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--ready-after: {error}; write for example 10s") from error
+    if delay and kubelet is not UpKubelet.SIMULATED:
+        raise UsageError(
+            f"--ready-after: only simulated pods become ready after a delay; omit it, or --kubelet {kubelet.value}"
+        )
+    return delay
 
 
 def parse_resources(text: str) -> dict[str, str]:
@@ -126,7 +179,7 @@ def parse_resources(text: str) -> dict[str, str]:
         except ValueError as error:
             raise UsageError(f"--node-resources: {name}: {error}; write for example {NODE_RESOURCES}") from error
         if milli < 0:
-            raise UsageError(f"--node-resources: {name}: {amount} is less than nothing; write 0 or more")
+            raise UsageError(f"--node-resources: {name}: {amount} is negative; write 0 or more")
         found[name] = amount
     found.setdefault("pods", "110")
     return found

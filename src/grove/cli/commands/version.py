@@ -4,7 +4,7 @@ import click
 
 from grove import __version__
 from grove.cli.common.options import output_option
-from grove.cli.common.output import Format, say, say_json
+from grove.cli.common.output import Format, print_json, print_line
 
 
 @click.command()
@@ -12,6 +12,6 @@ from grove.cli.common.output import Format, say, say_json
 def version(output: Format) -> None:
     """Print the version."""
     if output is Format.JSON:
-        say_json({"version": __version__})
+        print_json({"version": __version__})
     else:
-        say(f"grove {__version__}")
+        print_line(f"grove {__version__}")

@@ -1,62 +1,62 @@
 """`grove why KIND/NAME`."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from grove.cli.common.options import (
-    ObjectRef,
-    context_option,
-    kubeconfig_option,
-    namespace_option,
-    output_option,
-    parse_target,
-)
-from grove.cli.common.output import Cell, Format, Row, Tone, say_json, say_rows
+from grove.cli.common.data_format import DataFormat, data_output_option, print_data
+from grove.cli.common.name_completion import complete_names
+from grove.cli.common.options import ClusterOptions, ObjectRef, cluster_options, parse_one_ref
+from grove.cli.common.output import Cell, Row, Tone, print_rows
 
 if TYPE_CHECKING:
+    from grove.cli.common.connection import Connection
     from grove.planner.explain.text import Explanation
 
 
 @click.command()
-@click.argument("what", help="Such as pcs/chat, pg/chat-0, pod/NAME.", metavar="KIND/NAME")
-@namespace_option
-@kubeconfig_option
-@context_option
-@output_option
-def why(what: str, namespace: str, kubeconfig: Path | None, context: str, output: Format) -> None:
+@click.argument(
+    "what",
+    nargs=-1,
+    required=True,
+    help="A set, group, clique, gang or pod: pcs/chat, pcs chat, or just chat.",
+    metavar="KIND/NAME",
+    shell_complete=complete_names(has_bare_names=True),
+)
+@cluster_options
+@data_output_option(DataFormat.TEXT, DataFormat.JSON, DataFormat.YAML)
+def why(what: tuple[str, ...], cluster: ClusterOptions, output: DataFormat) -> None:
     """Explain what an object waits for and what happens next.
 
     The most important reason comes first.
     """
-    from grove.cli.common.connection import run
+    from grove.cli.common.connection import run_connected
 
-    target = parse_target(what)
-    sentences = run(_why(target, namespace, kubeconfig, context))
-    if output is Format.JSON:
-        say_json({"about": str(target), "sentences": sentences})
-    else:
-        say_rows(why_rows(sentences))
+    wanted = parse_one_ref(what)
+    target, sentences = run_connected(cluster, lambda connection: _explain(connection, wanted))
+    if not print_data({"about": str(target), "sentences": sentences}, output):
+        print_rows(why_rows(sentences))
+
+
+async def _explain(connection: "Connection", wanted: ObjectRef) -> "tuple[ObjectRef, tuple[Explanation, ...]]":
+    from grove.cli.common.resource_args import find_kind
+    from grove.cli.why.runner import explain
+
+    target = await find_kind(connection.client, connection.namespace, wanted)
+    return target, await explain(connection.client, connection.clock.now(), connection.namespace, target)
 
 
 def why_rows(sentences: "tuple[Explanation, ...]") -> list[Row]:
-    """Return one row per explanation. Causes are highlighted, next steps start with `Next:`."""
-    tones = {"cause": Tone.WAITING, "next": Tone.PLAIN, "note": Tone.FAINT}
-    return [(Cell(_line(sentence), tones[sentence.kind]),) for sentence in sentences]
+    """Return one row per text. Causes are highlighted; effects start with `So`, next steps with `Next:`."""
+    tones = {"cause": Tone.WAITING, "effect": Tone.PLAIN, "next": Tone.PLAIN, "note": Tone.FAINT}
+    return [(cell,) for cell in dict.fromkeys(Cell(_line(one), tones[one.kind]) for one in sentences)]
 
 
 def _line(sentence: "Explanation") -> str:
     if sentence.kind == "next":
         return f"Next: {sentence.text}"
+    if sentence.kind == "effect":
+        return f"So {sentence.text}"
     # An object name is not capitalized.
     is_word = sentence.text.split(" ", 1)[0].isalpha()
     return sentence.text[0].upper() + sentence.text[1:] if is_word else sentence.text
-
-
-async def _why(target: ObjectRef, namespace: str, kubeconfig: Path | None, context: str) -> "tuple[Explanation, ...]":
-    from grove.cli.common.connection import connect
-    from grove.cli.why.runner import explain
-
-    async with connect(kubeconfig, context, namespace) as connection:
-        return await explain(connection.client, connection.clock.now(), connection.namespace, target)

@@ -1,17 +1,22 @@
 """Apply manifests to a cluster with a three-way merge, like client-side `kubectl apply`.
 
 Fields that were applied before and are no longer in the manifest are removed. Fields of other writers stay. Lists are
-replaced as a whole.
+replaced as a whole, except that annotations of clique templates are merged (`clique_annotations.py`).
 """
 
 import re
+from collections.abc import AsyncIterator, Iterable
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
-from grove.api.resources import Object, Resource
+from grove.api.resources import PODCLIQUESETS, Object, Resource
 from grove.api.types.meta import JsonObject, WireStruct
+from grove.cli.common.clique_annotations import keep_foreign_annotations
+from grove.cli.common.hints import name_with_namespace
 from grove.cli.common.manifest_reader import ManifestDocument
+from grove.cli.common.rejection_hints import NOT_CHECKED, with_hints
 from grove.cluster.built_in_resources import SERVED
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
@@ -19,9 +24,11 @@ from grove.kube.response_decoding import check, decode_object
 from grove.kube.transport import MERGE_PATCH, Request, Response, Transport
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# The operator may write the set between the read and the patch.
+ATTEMPTS = 10
 # The server rejects an unknown field by name, as with kubectl.
 _STRICT = {"fieldValidation": "Strict", "fieldManager": "grove"}
-_KNOWN = {
+_BUILT_IN = {
     (one.api_version, one.kind): Resource(
         group=one.group, version=one.version, plural=one.plural, kind=one.kind, namespaced=one.namespaced, view=Object
     )
@@ -38,14 +45,22 @@ class Verb(StrEnum):
 class ApplyResult(WireStruct):
     """The result of applying one document, with the warnings of the server."""
 
+    api_version: str
     kind: str
     namespace: str
     name: str
     action: Verb
     warnings: tuple[str, ...] = ()
 
+    @property
+    def full_name(self) -> str:
+        """Return the name as `kubectl -o name` prints it."""
+        group = self.api_version.rpartition("/")[0]
+        return f"{self.kind.lower()}{f'.{group}' if group else ''}/{self.name}"
+
     def __str__(self) -> str:
-        return f"{self.kind.lower()}/{self.name} {self.action}"
+        what = name_with_namespace(f"{self.kind.lower()}/{self.name}", self.namespace)
+        return f"{what} {self.action}"
 
 
 class ApplyRejected(UserError):
@@ -67,58 +82,94 @@ class _Status(msgspec.Struct, frozen=True, kw_only=True):
     details: _Details | None = None
 
 
+async def apply_documents(
+    transport: Transport, documents: Iterable[ManifestDocument], namespace: str
+) -> AsyncIterator[ApplyResult]:
+    """Apply all documents and yield the results. Raise one `UserError` at the end with all rejections."""
+    rejections: list[str] = []
+    for document in documents:
+        try:
+            result = await apply_document(transport, document, namespace)
+        except ApplyRejected as error:
+            rejections.append(str(error))
+        else:
+            yield result
+    if rejections:
+        raise UserError("\n".join(rejections))
+
+
 async def apply_document(transport: Transport, document: ManifestDocument, namespace: str) -> ApplyResult:
     """Create or patch one object. Raises `ApplyRejected` if the server rejects it, `ApiError` for any other failure."""
     resource = await find_resource(transport, document)
-    home = _namespace_of(document, resource, namespace)
+    own_namespace = _namespace_of(document, resource, namespace)
     body = _with_last_applied(document.body)
-    path = resource.path(home)
+    path = resource.path(own_namespace)
     request = Request(method="POST", path=path, query=_STRICT, body=msgspec.json.encode(body))
     response = await transport.send(request)
     version = ""
     is_new = not (response.status == 409 and _status_of(response).reason == "AlreadyExists")
     if not is_new:
-        before = await _get(transport, resource, home, document.name)
-        version = str(before["metadata"].get("resourceVersion"))
-        patch = _three_way(_last_applied(before), body)
+        request, response, version = await _patch_existing(transport, resource, own_namespace, body)
+    if response.status >= 400:
+        raise _build_rejection(document, request, response)
+    after = decode_object(resource, request, response).metadata.resource_version
+    action = Verb.CREATED if is_new else Verb.UNCHANGED if after == version else Verb.CONFIGURED
+    return ApplyResult(
+        api_version=document.api_version,
+        kind=document.kind,
+        namespace=own_namespace,
+        name=document.name,
+        action=action,
+        warnings=warnings_of(response),
+    )
+
+
+async def _patch_existing(
+    transport: Transport, resource: Resource[Object], namespace: str, body: JsonObject
+) -> tuple[Request, Response, str]:
+    """Patch an object that exists. Returns the last request, its response, and the version before it."""
+    name = str(body["metadata"]["name"])
+    for attempt in range(1, ATTEMPTS + 1):
+        before = await read_object(transport, resource, namespace, name)
+        last = _last_applied(before)
+        patch = _three_way(last, body)
+        if (resource.api_version, resource.kind) == (PODCLIQUESETS.api_version, PODCLIQUESETS.kind):
+            patch = keep_foreign_annotations(patch, last=last, live=before)
         request = Request(
             method="PATCH",
-            path=resource.path(home, document.name),
+            path=resource.path(namespace, name),
             query=_STRICT,
             body=msgspec.json.encode(patch),
             content_type=MERGE_PATCH,
         )
         response = await transport.send(request)
-    if response.status >= 400:
-        raise _refusal(document, request, response)
-    after = decode_object(resource, request, response).metadata.resource_version
-    action = Verb.CREATED if is_new else Verb.UNCHANGED if after == version else Verb.CONFIGURED
-    return ApplyResult(
-        kind=document.kind, namespace=home, name=document.name, action=action, warnings=warnings_of(response)
-    )
+        is_conflict = response.status == 409 and "resourceVersion" in patch["metadata"]
+        if not is_conflict or attempt == ATTEMPTS:
+            break
+    return request, response, str(before["metadata"].get("resourceVersion"))
 
 
 async def find_resource(transport: Transport, document: ManifestDocument) -> Resource[Object]:
     """Return the resource of a document's kind, from the built-in kinds or from discovery."""
-    known = _KNOWN.get((document.api_version, document.kind))
+    known = _BUILT_IN.get((document.api_version, document.kind))
     if known is not None:
         return known
     group, _, version = document.api_version.rpartition("/")
     path = f"/apis/{document.api_version}" if group else f"/api/{version}"
     response = await transport.send(Request(method="GET", path=path))
-    for one in _listed(response):
+    for one in _read_discovery(response):
         if one.get("kind") == document.kind and "/" not in one.get("name", "/"):
             return Resource(
                 group=group, version=version, plural=one["name"], kind=document.kind,
                 namespaced=bool(one.get("namespaced")), view=Object,
             )  # fmt: skip
     raise UserError(
-        f"{document.place}: this cluster knows no {document.api_version} {document.kind}; "
+        f"{document.place}: this cluster has no kind {document.kind} in {document.api_version}; "
         "check apiVersion and kind, or install its CustomResourceDefinition"
     )
 
 
-def _listed(response: Response) -> list[JsonObject]:
+def _read_discovery(response: Response) -> list[JsonObject]:
     """Return the resources of a discovery response. Empty if it is not one."""
     try:
         found = msgspec.json.decode(response.body) if response.status == 200 else None
@@ -129,7 +180,7 @@ def _listed(response: Response) -> list[JsonObject]:
 
 
 def _namespace_of(document: ManifestDocument, resource: Resource[Object], namespace: str) -> str:
-    return str(document.body["metadata"].get("namespace") or namespace) if resource.namespaced else ""
+    return (document.namespace or namespace) if resource.namespaced else ""
 
 
 def _with_last_applied(body: JsonObject) -> JsonObject:
@@ -159,7 +210,8 @@ def _three_way(last: JsonObject, wanted: JsonObject) -> JsonObject:
     return patch
 
 
-async def _get(transport: Transport, resource: Resource[Object], namespace: str, name: str) -> JsonObject:
+async def read_object(transport: Transport, resource: Resource[Any], namespace: str, name: str) -> JsonObject:
+    """Return an object as JSON. Raises `ApiError`."""
     request = Request(method="GET", path=resource.path(namespace, name))
     response = await transport.send(request)
     # Raises a good error if the response is not an object.
@@ -175,7 +227,7 @@ def _status_of(response: Response) -> _Status:
         return _Status(message=response.body[:200].decode(errors="replace"))
 
 
-def _refusal(document: ManifestDocument, request: Request, response: Response) -> Exception:
+def _build_rejection(document: ManifestDocument, request: Request, response: Response) -> Exception:
     status = _status_of(response)
     what = f"{document.place}: {document.kind} {document.name}"
     if response.status not in (400, 403, 409, 413, 415, 422):
@@ -185,12 +237,13 @@ def _refusal(document: ManifestDocument, request: Request, response: Response) -
             if error.is_not_found:
                 return ApplyRejected(f"{what}: {error.message}; check apiVersion, kind and namespace")
             return error
-    causes = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in _causes(status)]
+    texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in _causes(status)]
+    causes = [with_hints(document.kind, document.body, text) for text in texts if NOT_CHECKED not in text]
     if not causes:
-        return ApplyRejected(f"{what} is refused: {status.message}")
+        return ApplyRejected(f"{what} was rejected: {with_hints(document.kind, document.body, status.message)}")
     if len(causes) == 1:
-        return ApplyRejected(f"{what} is refused: {causes[0]}")
-    return ApplyRejected("\n  ".join((f"{what} is refused, {len(causes)} errors:", *causes)))
+        return ApplyRejected(f"{what} was rejected: {causes[0]}")
+    return ApplyRejected("\n  ".join((f"{what} was rejected with {len(causes)} errors:", *causes)))
 
 
 def _causes(status: _Status) -> tuple[_Cause, ...]:

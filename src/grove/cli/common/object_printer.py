@@ -7,7 +7,7 @@ import click
 
 from grove.api.types.meta import JsonObject
 from grove.cli.common.options import ChoiceOf
-from grove.cli.common.output import say_json, say_part
+from grove.cli.common.output import print_json, print_text
 
 
 class ObjectFormat(StrEnum):
@@ -15,27 +15,28 @@ class ObjectFormat(StrEnum):
     JSON = "json"
 
 
-notation_option = click.option(
+object_output_option = click.option(
     "--output",
     "-o",
     type=ChoiceOf(ObjectFormat),
     default=ObjectFormat.YAML.value,
     show_default=True,
-    help="YAML documents, or one list in JSON.",
+    help="Output format: YAML documents, or one List in JSON.",
 )
 
 
-def print_objects(objects: Sequence[JsonObject], notation: ObjectFormat, *remarks: str) -> None:
-    """Print objects. `remarks` become comments above the first YAML document; JSON omits them."""
-    if notation is ObjectFormat.JSON:
-        say_json({"apiVersion": "v1", "kind": "List", "items": objects})
+def print_objects(objects: Sequence[JsonObject], object_format: ObjectFormat, *remarks: str) -> None:
+    """Print the objects. `remarks` become comments above the first YAML document; JSON omits them."""
+    if object_format is ObjectFormat.JSON:
+        print_json({"apiVersion": "v1", "kind": "List", "items": objects})
         return
     head = "".join(f"# {remark}\n" for remark in remarks)
-    say_part(head + "---\n".join(_text(one) for one in objects))
+    print_text(head + "---\n".join(_to_yaml(one) for one in objects))
 
 
-def _text(one: JsonObject) -> str:
+def _to_yaml(one: JsonObject) -> str:
+
     from grove.api.schema.crd_generator import crd_text
-    from grove.api.values.yaml_text import spread_text
+    from grove.api.values.yaml_text import expanded_yaml
 
-    return crd_text(one) if one["kind"] == "CustomResourceDefinition" else spread_text(one)
+    return crd_text(one) if one["kind"] == "CustomResourceDefinition" else expanded_yaml(one)

@@ -1,13 +1,12 @@
-"""Print lines, tables, JSON and live displays: with `rich` on a terminal, as plain text elsewhere.
+"""Print lines, tables and JSON: with `rich` on a terminal, as plain text elsewhere.
 
-No other module writes to stdout or stderr.
+No other module writes to stdout or stderr, except `live_display.py`.
 """
 
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from io import TextIOWrapper
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from rich.live import Live
     from rich.text import Text
 
 
@@ -45,11 +43,19 @@ class Tone(StrEnum):
 class Cell(msgspec.Struct, frozen=True):
     text: str
     tone: Tone = Tone.PLAIN
+    # Printed faint before the text: the branches of a tree.
+    lead: str = ""
+
+    def __len__(self) -> int:
+        """Return the number of columns that it takes."""
+        return len(self.lead) + len(self.text)
 
 
 Row = tuple[Cell, ...]
 
 GAP = "  "
+# A page where no terminal has a height.
+PIPED_PAGE_LINES = 60
 
 
 def prepare_output() -> None:
@@ -70,106 +76,95 @@ def height() -> int:
     return max(1, shutil.get_terminal_size().lines - 1)
 
 
+def page_height() -> int:
+    """Return the number of lines that a command should print at most: so that a prompt still fits the terminal."""
+    return height() - 1 if is_terminal() else PIPED_PAGE_LINES
+
+
 def width() -> int:
     """Return the number of columns of the terminal."""
     return shutil.get_terminal_size().columns
 
 
-def say(text: str = "") -> None:
+def print_line(text: str = "") -> None:
+    """Print a text and a newline to stdout."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
-def say_part(text: str) -> None:
+def print_text(text: str) -> None:
     """Print a text without adding a newline."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
-def say_error(text: str) -> None:
+def print_error(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
-def say_json(value: object) -> None:
-    say(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+def confirm(question: str) -> bool:
+    """Print a question on stderr and return whether the answer is yes. No answer is a no."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def say_json_line(value: object) -> None:
+def print_error_row(row: Row) -> None:
+    """Print a row to stderr, in color if that is a terminal."""
+    if sys.stderr.isatty() and is_terminal():
+        from rich.console import Console
+
+        Console(highlight=False, stderr=True).print(rich_text([row]), soft_wrap=True)
+    else:
+        print_error("".join(cell.text for cell in row))
+
+
+def print_json(value: object) -> None:
+    print_line(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def print_json_line(value: object) -> None:
     """Print a value as one line of JSON."""
-    say(msgspec.json.encode(value).decode())
+    print_line(msgspec.json.encode(value).decode())
 
 
-def say_rows(rows: Sequence[Row]) -> None:
+def print_rows(rows: Sequence[Row]) -> None:
     if is_terminal():
         from rich.console import Console
 
         Console(highlight=False).print(rich_text(rows), soft_wrap=True)
     else:
-        for line in plain(rows):
-            say(line)
+        for line in plain_lines(rows):
+            print_line(line)
 
 
-def plain(rows: Sequence[Row]) -> list[str]:
+def plain_lines(rows: Sequence[Row]) -> list[str]:
     """Return aligned lines without colors and without trailing spaces."""
-    return ["".join(cell.text for cell in row).rstrip() for row in _padded(rows)]
+    return ["".join(cell.lead + cell.text for cell in row).rstrip() for row in _pad(rows)]
 
 
-class Board:
-    """A table on the terminal that is redrawn in place, and lines that scroll above it."""
-
-    def __init__(self, live: "Live") -> None:
-        self._live = live
-
-    def draw(self, rows: Sequence[Row]) -> None:
-        """Replace the table. It is cut to the height of the terminal."""
-        room = height()
-        shown = rows if len(rows) <= room else [*rows[: room - 1], (Cell(_more(len(rows) - room + 1), Tone.FAINT),)]
-        text = rich_text(shown)
-        text.no_wrap = True
-        text.overflow = "ellipsis"
-        self._live.update(text, refresh=True)
-
-    def say_above(self, rows: Sequence[Row]) -> None:
-        self._live.console.print(rich_text(rows), soft_wrap=True)
-
-
-@contextmanager
-def screen() -> Iterator[Callable[[Sequence[Row]], None]]:
-    """Open a live display and yield only its `draw` function."""
-    with board() as shown:
-        yield shown.draw
-
-
-@contextmanager
-def board() -> Iterator[Board]:
-    """Open a live display. Its last content stays on the terminal."""
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    with Live(Text(), console=console, auto_refresh=False, vertical_overflow="crop", transient=False) as live:
-        yield Board(live)
-
-
-def _more(count: int) -> str:
-    return f"... {count} more lines; `grove status NAME` shows all"
-
-
-def _padded(rows: Sequence[Row]) -> list[Row]:
+def _pad(rows: Sequence[Row]) -> list[Row]:
     """Pad every cell to the width of its column, except the last cell of each row."""
-    widths: dict[int, int] = {}
-    for row in rows:
-        for column, cell in enumerate(row[:-1]):
-            widths[column] = max(widths.get(column, 0), len(cell.text))
+    widths = _column_widths(rows)
     return [
         tuple(
-            Cell(cell.text.ljust(widths[column]) + GAP if column < len(row) - 1 else cell.text, cell.tone)
+            msgspec.structs.replace(cell, text=cell.text.ljust(widths[column] - len(cell.lead)) + GAP)
+            if column < len(row) - 1
+            else cell
             for column, cell in enumerate(row)
         )
         for row in rows
     ]
+
+
+def _column_widths(rows: Sequence[Row]) -> dict[int, int]:
+    """Return the width of every column. The last cell of a row does not count: nothing follows it."""
+    widths: dict[int, int] = {}
+    for row in rows:
+        for column, cell in enumerate(row[:-1]):
+            widths[column] = max(widths.get(column, 0), len(cell))
+    return widths
 
 
 def rich_text(rows: Sequence[Row]) -> "Text":
@@ -177,9 +172,10 @@ def rich_text(rows: Sequence[Row]) -> "Text":
     from rich.text import Text
 
     text = Text()
-    for number, row in enumerate(_padded(rows)):
+    for number, row in enumerate(_pad(rows)):
         if number:
             text.append("\n")
         for cell in row:
+            text.append(cell.lead, Tone.FAINT.value)
             text.append(cell.text, cell.tone.value or None)
     return text

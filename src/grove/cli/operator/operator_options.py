@@ -25,9 +25,11 @@ from grove.installation.install_options import DEFAULT_NAMESPACE
 from grove.kube.kubeconfig import SERVICE_ACCOUNT, Access
 
 SERVICE_ACCOUNT_NAME = "GROVE_OPERATOR_SERVICE_ACCOUNT_NAME"
+# The image of the operator. A pod cannot find out its own image, so the Deployment names it.
+INIT_IMAGE = "GROVE_INIT_CONTAINER_IMAGE"
 
 
-def configuration_of(path: Path | None) -> tuple[OperatorConfiguration, tuple[str, ...]]:
+def load_configuration(path: Path | None) -> tuple[OperatorConfiguration, tuple[str, ...]]:
     if path is None:
         return OperatorConfiguration(), ()
     try:
@@ -38,7 +40,7 @@ def configuration_of(path: Path | None) -> tuple[OperatorConfiguration, tuple[st
         raise UsageError(f"{path}: {error}") from error
 
 
-def lease_options(election: LeaderElection, namespace: str) -> LeaseOptions:
+def build_lease_options(election: LeaderElection, namespace: str) -> LeaseOptions:
     return LeaseOptions(
         namespace=election.resource_namespace or namespace,
         name=election.resource_name,
@@ -48,19 +50,25 @@ def lease_options(election: LeaderElection, namespace: str) -> LeaseOptions:
     )
 
 
-def controller_settings(configuration: OperatorConfiguration) -> ControllerOptions:
+def init_image(configuration: OperatorConfiguration, environment: Mapping[str, str]) -> str:
+    """Return the image of the init container that waits for other cliques; "" if it is not known."""
+    return configuration.init_container.image or environment.get(INIT_IMAGE, "")
+
+
+def build_controller_options(configuration: OperatorConfiguration, environment: Mapping[str, str]) -> ControllerOptions:
     return ControllerOptions(
         workers=configuration.controllers.workers,
         schedulers=configuration.scheduler.enabled,
         default_scheduler=configuration.scheduler.default_profile_name,
         is_topology_aware=configuration.topology_aware_scheduling.enabled,
         waits_for_topology=configuration.topology_aware_scheduling.on_missing_binding == WAIT,
-        mass_outage=_mass_outage(configuration.gang_termination),
+        mass_outage=_build_mass_outage(configuration.gang_termination),
         objects_per_set=configuration.limits.objects_per_set,
+        init_image=init_image(configuration, environment),
     )
 
 
-def _mass_outage(termination: GangTermination) -> MassOutageOptions:
+def _build_mass_outage(termination: GangTermination) -> MassOutageOptions:
     return MassOutageOptions(
         is_enabled=termination.is_holding,
         threshold=termination.mass_outage.threshold,
@@ -73,16 +81,18 @@ def is_in_cluster(access: Access) -> bool:
     return access.source == str(SERVICE_ACCOUNT)
 
 
-def webhook_options(
+def build_webhook_options(
     configuration: OperatorConfiguration, access: Access, url: str, environment: Mapping[str, str]
 ) -> WebhookOptions | None:
     """Return the webhook options, or None if the API server cannot reach this process: not in a pod, and no URL."""
     if not url and not is_in_cluster(access):
         if configuration.authorizer.enabled:
-            raise UsageError("authorizer.enabled: needs webhooks; run in the cluster, or give --webhook-url")
+            raise UsageError(
+                "authorizer.enabled: requires webhooks; run the operator in the cluster, or set --webhook-url"
+            )
         return None
     server = configuration.server.webhooks
-    host, port = _listening(url) if url else ("", server.port)
+    host, port = _parse_listen_address(url) if url else ("", server.port)
     return WebhookOptions(
         host=server.bind_address or host,
         port=port,
@@ -92,24 +102,24 @@ def webhook_options(
         url=url,
         is_manual=server.cert_provision_mode == MANUAL,
         certificate_dir=Path(server.server_cert_dir),
-        authorizer=_authorizer(configuration, access, environment),
-        settings=_validation(configuration),
+        authorizer=_build_authorizer(configuration, access, environment),
+        settings=_build_validation(configuration, environment),
     )
 
 
-def _listening(url: str) -> tuple[str, int]:
+def _parse_listen_address(url: str) -> tuple[str, int]:
     """Return the listen address of a URL: its host if that is an IP address, else all addresses, and its port."""
-    found = re.fullmatch(r"https://(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})(/.*)?", url)
-    if found is None or not 0 < int(found[2]) < 65536:
-        raise UsageError(f"--webhook-url {url!r}: write https://HOST:PORT, as the API server reaches this process")
-    host = found[1].strip("[]")
+    match = re.fullmatch(r"https://(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})(/.*)?", url)
+    if match is None or not 0 < int(match[2]) < 65536:
+        raise UsageError(f"--webhook-url {url!r}: write https://HOST:PORT, where the API server reaches this process")
+    host = match[1].strip("[]")
     try:
-        return str(ip_address(host)), int(found[2])
+        return str(ip_address(host)), int(match[2])
     except ValueError:
-        return "", int(found[2])
+        return "", int(match[2])
 
 
-def _authorizer(
+def _build_authorizer(
     configuration: OperatorConfiguration, access: Access, environment: Mapping[str, str]
 ) -> AuthorizerOptions | None:
     if not configuration.authorizer.enabled:
@@ -123,7 +133,7 @@ def _authorizer(
     )
 
 
-def _validation(configuration: OperatorConfiguration) -> ValidationOptions:
+def _build_validation(configuration: OperatorConfiguration, environment: Mapping[str, str]) -> ValidationOptions:
     return ValidationOptions(
         schedulers=configuration.scheduler.enabled,
         default_scheduler=configuration.scheduler.default_profile_name,
@@ -131,4 +141,5 @@ def _validation(configuration: OperatorConfiguration) -> ValidationOptions:
         is_mnnvl_enabled=configuration.network.auto_mnnvl_enabled,
         default_delay=configuration.gang_termination.default_delay,
         objects_per_set=configuration.limits.objects_per_set,
+        init_image=init_image(configuration, environment),
     )

@@ -17,15 +17,15 @@ import structlog
 from grove import __version__
 from grove.admission.webhook_app import WebhookApp, WebhookOptions
 from grove.api.types.operatorconfiguration import OperatorConfiguration
-from grove.cli.commands.operator import OperatorWishes
+from grove.cli.commands.operator import OperatorOptions
 from grove.cli.common.log_format import log_to_stderr
 from grove.cli.common.random_source import fresh_random
 from grove.cli.operator.operator_options import (
-    configuration_of,
-    controller_settings,
+    build_controller_options,
+    build_lease_options,
+    build_webhook_options,
     is_in_cluster,
-    lease_options,
-    webhook_options,
+    load_configuration,
 )
 from grove.clock import Clock, MachineClock
 from grove.controller.leader.leader_election import Leadership, lead_alone
@@ -38,6 +38,7 @@ from grove.controller.observability.instrumentation import InstrumentedTransport
 from grove.controller.observability.metrics import CONTENT_TYPE, Metrics
 from grove.controller.observability.profiling import profiling_pages
 from grove.controller.rate_limit import RateLimitedTransport
+from grove.errors import UserError
 from grove.kube.client import Client
 from grove.kube.http_transport import HttpTransport
 from grove.kube.kubeconfig import Access, find_access
@@ -49,11 +50,16 @@ LOOPBACK = "127.0.0.1"
 log = structlog.get_logger()
 
 
-def operate(wishes: OperatorWishes) -> None:
+def run_operator(options: OperatorOptions) -> None:
     """Run until SIGINT or SIGTERM. Raises `UsageError` for a wrong configuration; waits for an unreachable server."""
-    configuration, warnings = configuration_of(wishes.config)
-    access = find_access(os.environ, kubeconfig=wishes.kubeconfig, context=wishes.context)
-    webhooks = webhook_options(configuration, access, wishes.webhook_url, os.environ)
+    configuration, warnings = load_configuration(options.config)
+    access = find_access(os.environ, kubeconfig=options.kubeconfig, context=options.context)
+    if access.gone_local:
+        raise UserError(
+            f"the local cluster {access.gone_local} is gone, and the operator would manage {access}; "
+            "start it again with `grove up --no-operator`, or name a cluster with --kubeconfig or --context"
+        )
+    webhooks = build_webhook_options(configuration, access, options.webhook_url, os.environ)
     log_to_stderr(level=configuration.log_level, is_json=configuration.log_format == "json")
     for warning in warnings:
         log.warning("configuration", warning=warning)
@@ -61,14 +67,14 @@ def operate(wishes: OperatorWishes) -> None:
     gc.freeze()
     gc.set_threshold(200_000, 50, 1_000)
     gc.enable()
-    asyncio.run(_operate(configuration, access, webhooks))
+    asyncio.run(_run_operator(configuration, access, webhooks))
 
 
-async def _operate(configuration: OperatorConfiguration, access: Access, webhooks: WebhookOptions | None) -> None:
+async def _run_operator(configuration: OperatorConfiguration, access: Access, webhooks: WebhookOptions | None) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    clock = MachineClock.of_this_machine()
+    clock = MachineClock.from_system_time()
     async with HttpTransport(access, clock) as transport:
         await _Operator(configuration, access, webhooks, transport, clock, fresh_random()).run(stop)
     log.info("stopped")
@@ -97,12 +103,12 @@ class _Operator:
         self._health = Health()
         self._lag = LoopLag(clock)
         self._health.lag_seconds = self._metrics.lag_seconds = lambda: self._lag.seconds
-        self._metrics.troubles = self._health.troubles
+        self._metrics.failing_resources = self._health.failing_resources
         # Outside a cluster, listen on loopback only. In a cluster, probes and scrapes come from outside the pod.
         self._host = "" if is_in_cluster(access) else LOOPBACK
 
     async def run(self, stop: asyncio.Event) -> None:
-        async with self._pages(), asyncio.TaskGroup() as tasks:
+        async with self._serve_endpoints(), asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(self._serve_webhooks(self._webhooks)) if self._webhooks is not None else None
             measuring = tasks.create_task(self._lag.run())
             try:
@@ -117,40 +123,45 @@ class _Operator:
         client = Client(InstrumentedTransport(self._transport, self._metrics, self._health), self._clock)
         webhooks = WebhookApp(client, self._clock, Random(self._random.random()), options)
         self._health.webhooks_ready = lambda: webhooks.is_ready
-        self._health.webhooks_trouble = lambda: webhooks.trouble
+        self._health.webhook_error = lambda: webhooks.error
         await webhooks.run()
 
     async def _lead(self, stop: asyncio.Event) -> None:
         election = self._configuration.leader_election
         if not election.enabled:
             self._health.leader = lambda: "this process, without an election"
-            await lead_alone(self._work, self._clock, stop)
+            await lead_alone(self._run_controller, self._clock, stop)
             return
         client = Client(InstrumentedTransport(self._transport, self._metrics), self._clock)
-        options = lease_options(election, self._access.namespace)
+        options = build_lease_options(election, self._access.namespace)
         leadership = Leadership(client, self._clock, self._random, options, self._identity)
-        self._health.leader = lambda: _leader_in_words(leadership)
-        await leadership.run(self._work, stop)
+        self._health.leader = lambda: _describe_leader(leadership)
+        await leadership.run(self._run_controller, stop)
 
-    async def _work(self, fence: Fence) -> None:
+    async def _run_controller(self, fence: Fence) -> None:
         """Run the controller for one leader term, with empty caches."""
         transport = InstrumentedTransport(
-            self._paced(FencedTransport(self._transport, fence)), self._metrics, self._health
+            self._limit_rate(FencedTransport(self._transport, fence)), self._metrics, self._health
         )
         client = Client(transport, self._clock, WriteLimiter(self._clock))
-        settings = controller_settings(self._configuration)
+        controller_options = build_controller_options(self._configuration, os.environ)
 
-        def make() -> Controller:
+        def build_controller() -> Controller:
             self._forget_controller()
             controller = Controller(
-                client, self._clock, Random(self._random.random()), settings, meter=self._metrics, is_logging=True
+                client,
+                self._clock,
+                Random(self._random.random()),
+                controller_options,
+                instrumentation=self._metrics,
+                is_logging=True,
             )
             self._health.controller = controller
             self._metrics.follow(controller)
             return controller
 
         try:
-            await run_through_restores(make, self._metrics.restored)
+            await run_through_restores(build_controller, self._metrics.count_restore)
         finally:
             self._forget_controller()
 
@@ -158,7 +169,7 @@ class _Operator:
         self._metrics.unfollow()
         self._health.forget()
 
-    def _paced(self, transport: Transport) -> Transport:
+    def _limit_rate(self, transport: Transport) -> Transport:
         connection = self._configuration.runtime_client_connection
         if connection.qps <= 0:
             return transport
@@ -167,48 +178,49 @@ class _Operator:
         )
 
     @asynccontextmanager
-    async def _pages(self) -> AsyncIterator[None]:
+    async def _serve_endpoints(self) -> AsyncIterator[None]:
         server, debugging = self._configuration.server, self._configuration.debugging
         probes, metrics = server.health_probes, server.metrics
         async with AsyncExitStack() as stack:
             health = await stack.enter_async_context(
                 Pages(self._health.pages(), probes.bind_address or self._host, probes.port, "server.healthProbes.port")
             )
-            numbers = await stack.enter_async_context(
+            metrics_pages = await stack.enter_async_context(
                 Pages(
                     {"/metrics": self._metrics_page}, metrics.bind_address or self._host, metrics.port,
                     "server.metrics.port",
                 )
             )  # fmt: skip
-            urls = {"health": health.url, "metrics": numbers.url}
+            urls = {"health": health.url, "metrics": metrics_pages.url}
             if debugging.enable_profiling:
                 pages = Pages(
                     profiling_pages(self._clock), debugging.pprof_bind_host, debugging.pprof_bind_port,
                     "debugging.pprofBindPort",
                 )  # fmt: skip
                 urls["profiling"] = (await stack.enter_async_context(pages)).url
-            self._greet(urls)
+            self._log_start(urls)
             yield
 
     async def _metrics_page(self, _: Query) -> Endpoint:
         return Endpoint(body=self._metrics.text(), content_type=CONTENT_TYPE)
 
-    def _greet(self, urls: dict[str, str]) -> None:
+    def _log_start(self, urls: dict[str, str]) -> None:
         log.info(
-            "grove operator", version=__version__, server=self._access.server, source=self._access.source,
+            "grove operator", version=__version__, server=self._access.server, context=self._access.context,
+            source=self._access.source,
             identity=self._identity, election=self._configuration.leader_election.enabled,
-            webhooks=_webhooks_in_words(self._webhooks), **urls,
+            webhooks=_describe_webhooks(self._webhooks), **urls,
         )  # fmt: skip
 
 
-def _webhooks_in_words(options: WebhookOptions | None) -> str:
+def _describe_webhooks(options: WebhookOptions | None) -> str:
     if options is None:
-        return "not served: not in a cluster, and no --webhook-url"
+        return "not served: this process is not in a cluster and has no --webhook-url"
     return options.url or f"port {options.port}"
 
 
-def _leader_in_words(leadership: Leadership) -> str:
+def _describe_leader(leadership: Leadership) -> str:
     if leadership.is_leading:
         return "this process"
-    trouble = f"; the lease: {leadership.trouble}" if leadership.trouble is not None else ""
-    return f"{leadership.holder or 'nobody'}{trouble}"
+    trouble = f"; Lease: {leadership.error}" if leadership.error is not None else ""
+    return f"{leadership.holder or 'no leader yet'}{trouble}"

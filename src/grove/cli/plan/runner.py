@@ -11,7 +11,8 @@ import msgspec
 
 from grove.api.resources import PODCLIQUESETS
 from grove.api.types.meta import NamespacedName, WireStruct
-from grove.cli.common.apply_merge import ApplyRejected, ApplyResult, Verb, apply_document
+from grove.cli.common.apply_merge import ApplyResult, Verb, apply_documents
+from grove.cli.common.hints import name_with_namespace
 from grove.cli.common.manifest_reader import ManifestDocument
 from grove.cli.common.options import ObjectRef
 from grove.cli.why.runner import explain
@@ -19,19 +20,19 @@ from grove.clock import Clock
 from grove.errors import UserError
 from grove.kube.client import Client
 from grove.kube.transport import Transport
-from grove.planner.explain.text import Explanation, counted, verb
+from grove.planner.explain.text import Explanation, count_noun, verb
 from grove.sim.rehearsal.cluster_import import Observed, RehearsalSubject, observe
-from grove.sim.rehearsal.pod_recorder import PodStory
+from grove.sim.rehearsal.pod_recorder import PodHistory
 from grove.sim.rehearsal.prediction import PredictedOutcome, Prediction, predict
 from grove.sim.rehearsal.sandbox import Rehearsal, rehearse
 from grove.sim.virtual_clock import run_virtual
 
 # Other kinds of a file that influence its sets.
-_SURROUNDINGS = ("Namespace", "PriorityClass", "ResourceQuota", "ClusterTopologyBinding")
-_ASSUMPTION = "pods are taken to become ready; how long anything takes is not predicted"
+_INFLUENCES = ("Namespace", "PriorityClass", "ResourceQuota", "ClusterTopologyBinding")
+_ASSUMPTION = "the prediction assumes that new pods become ready; it does not predict durations"
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster as it was read, and the documents to apply."""
 
     observed: Observed
@@ -59,139 +60,131 @@ class PlanResult(WireStruct):
     ignored: tuple[str, ...] = ()
 
 
-async def look(transport: Transport, documents: Sequence[ManifestDocument], namespace: str, now: datetime) -> Seen:
+async def read_cluster(
+    transport: Transport, documents: Sequence[ManifestDocument], namespace: str, now: datetime
+) -> ClusterState:
     """Read what the prediction needs. Raises `UserError` if the file has no set, or a set is being deleted."""
-    played = [one for one in documents if _is_set(one) or one.kind in _SURROUNDINGS]
-    sets = tuple(_place(one, namespace) for one in played if _is_set(one))
+    used = [one for one in documents if _is_set(one) or one.kind in _INFLUENCES]
+    sets = tuple(_name_of(one, namespace) for one in used if _is_set(one))
     if not sets:
-        raise UserError(f"{documents[0].place}: no PodCliqueSet in it; a plan tells what becomes of sets")
+        raise UserError(f"{documents[0].place}: has no PodCliqueSet; `grove plan` predicts only changes of sets")
     subject = RehearsalSubject(
         sets=sets,
-        new_namespaces=tuple(one.name for one in played if one.kind == "Namespace"),
-        classes=tuple(dict.fromkeys(_mentioned("priorityClassName", [one.body for one in played]))),
+        new_namespaces=tuple(one.name for one in used if one.kind == "Namespace"),
+        classes=tuple(dict.fromkeys(_find_values("priorityClassName", [one.body for one in used]))),
     )
     observed = await observe(transport, subject, now)
     for obj in observed.objects:
         if obj["kind"] == PODCLIQUESETS.kind and "deletionTimestamp" in obj["metadata"]:
-            raise UserError(f"pcs/{obj['metadata']['name']} is being deleted; plan again when it is gone")
-    ignored = tuple(f"{one.kind.lower()}/{one.name}" for one in documents if one not in played)
-    return Seen(observed=observed, sets=sets, documents=tuple(played), ignored=ignored, namespace=namespace)
+            name = name_with_namespace(f"pcs/{obj['metadata']['name']}", obj["metadata"]["namespace"])
+            raise UserError(f"{name} is being deleted; run `grove plan` again when it is gone")
+    ignored = tuple(f"{one.kind.lower()}/{one.name}" for one in documents if one not in used)
+    return ClusterState(observed=observed, sets=sets, documents=tuple(used), ignored=ignored, namespace=namespace)
 
 
-def predict_change(seen: Seen) -> PlanResult:
+def predict_change(state: ClusterState) -> PlanResult:
     """Predict the effect of the documents. Raises `UserError` with the causes if one would be rejected."""
-    rehearsal = run_virtual(_rehearse(seen))
+    rehearsal = run_virtual(_rehearse(state))
     applied = {(one.namespace, one.name): one for one in rehearsal.changed if one.kind == PODCLIQUESETS.kind}
     planned = []
     for recorded in rehearsal.sets:
         prediction = predict(recorded, is_settled=rehearsal.is_settled)
-        said = applied[recorded.place.namespace, recorded.place.name]
+        result = applied[recorded.place.namespace, recorded.place.name]
         is_done = prediction.outcome in (PredictedOutcome.NOTHING, PredictedOutcome.DONE)
         planned.append(
             PlannedSet(
-                action=said.action,
+                action=result.action,
                 prediction=prediction,
-                warnings=said.warnings,
-                sentences=() if is_done else rehearsal.ending[recorded.place],
+                warnings=result.warnings,
+                # Times of the rehearsal mean nothing outside of it.
+                sentences=() if is_done else tuple(one for one in rehearsal.ending[recorded.place] if not one.until),
             )
         )
     notes = (
         _ASSUMPTION,
-        *seen.observed.notes,
-        *_motion(rehearsal),
-        *_updating(planned),
-        *_unready(planned),
-        *_held(rehearsal),
+        *state.observed.notes,
+        *_describe_motion(rehearsal),
+        *_describe_updates(planned),
+        *_describe_unready(planned),
+        *_describe_held(rehearsal),
     )
-    return PlanResult(sets=tuple(planned), notes=notes, ignored=seen.ignored)
+    return PlanResult(sets=tuple(planned), notes=notes, ignored=state.ignored)
 
 
-Played = Rehearsal[tuple[ApplyResult, ...], dict[NamespacedName, tuple[Explanation, ...]]]
+PlanRehearsal = Rehearsal[tuple[ApplyResult, ...], dict[NamespacedName, tuple[Explanation, ...]]]
 
 
-async def _rehearse(seen: Seen) -> Played:
+async def _rehearse(state: ClusterState) -> PlanRehearsal:
     async def change(transport: Transport) -> tuple[ApplyResult, ...]:
-        return await _apply_all(transport, seen)
+        return tuple([result async for result in apply_documents(transport, state.documents, state.namespace)])
 
     async def ending(client: Client, clock: Clock) -> dict[NamespacedName, tuple[Explanation, ...]]:
         now = clock.now()
         return {
-            one: await explain(client, now, one.namespace, ObjectRef("podcliqueset", one.name)) for one in seen.sets
+            one: await explain(client, now, one.namespace, ObjectRef("podcliqueset", one.name)) for one in state.sets
         }  # fmt: skip
 
-    schedulers = _mentioned("schedulerName", [*(one.body for one in seen.documents), *seen.observed.objects])
-    return await rehearse(seen.observed, seen.sets, change, ending, schedulers=dict.fromkeys(schedulers))
-
-
-async def _apply_all(transport: Transport, seen: Seen) -> tuple[ApplyResult, ...]:
-    """Apply all documents, as `grove apply` does. Raise one `UserError` with all rejections."""
-    applied: list[ApplyResult] = []
-    refused: list[str] = []
-    for document in seen.documents:
-        try:
-            applied.append(await apply_document(transport, document, seen.namespace))
-        except ApplyRejected as error:
-            refused.append(str(error))
-    if refused:
-        raise UserError("\n".join(refused))
-    return tuple(applied)
+    schedulers = _find_values("schedulerName", [*(one.body for one in state.documents), *state.observed.objects])
+    return await rehearse(state.observed, state.sets, change, ending, schedulers=dict.fromkeys(schedulers))
 
 
 def _is_set(document: ManifestDocument) -> bool:
     return (document.api_version, document.kind) == (PODCLIQUESETS.api_version, PODCLIQUESETS.kind)
 
 
-def _place(document: ManifestDocument, namespace: str) -> NamespacedName:
-    home = document.body["metadata"].get("namespace") or namespace
-    return NamespacedName(namespace=str(home), name=document.name)
+def _name_of(document: ManifestDocument, namespace: str) -> NamespacedName:
+    own_namespace = document.body["metadata"].get("namespace") or namespace
+    return NamespacedName(namespace=str(own_namespace), name=document.name)
 
 
-def _mentioned(key: str, value: Any) -> Iterator[str]:
+def _find_values(key: str, value: Any) -> Iterator[str]:
     """Yield all strings under this key, at any depth."""
     if isinstance(value, list):
         for item in value:
-            yield from _mentioned(key, item)
+            yield from _find_values(key, item)
     elif isinstance(value, dict):
         for name, inner in value.items():
             if name == key and isinstance(inner, str) and inner:
                 yield inner
             else:
-                yield from _mentioned(key, inner)
+                yield from _find_values(key, inner)
 
 
-def _motion(rehearsal: Played) -> Iterator[str]:
+def _describe_motion(rehearsal: PlanRehearsal) -> Iterator[str]:
     for place, pods in rehearsal.moving.items():
         if pods:
-            yield f"pcs/{place.name} is on its way already: {_movement(pods)} before anything is applied"
+            name = name_with_namespace(f"pcs/{place.name}", place.namespace)
+            yield f"{name} is already changing: {_describe_pods(pods)} before anything is applied"
 
 
-def _updating(planned: Sequence[PlannedSet]) -> Iterator[str]:
+def _describe_updates(planned: Sequence[PlannedSet]) -> Iterator[str]:
     for one in planned:
         if one.prediction.is_updating_before:
-            yield f"an update of pcs/{one.prediction.name} is under way already; what is told is what follows from here"
+            name = name_with_namespace(f"pcs/{one.prediction.name}", one.prediction.namespace)
+            yield f"an update of {name} is already in progress; the prediction starts from there"
 
 
-def _movement(pods: Sequence[PodStory]) -> str:
+def _describe_pods(pods: Sequence[PodHistory]) -> str:
     parts = (
         (sum(not pod.was_there for pod in pods), "created"),
         (sum(pod.was_there and pod.left_at is not None for pod in pods), "deleted"),
         (sum(pod.was_there and pod.left_at is None and pod.is_ready for pod in pods), "ready"),
     )
-    said = [f"{counted(count, 'pod')} {verb(count, 'is', 'are')} {what}" for count, what in parts if count]
-    return ", ".join(said) or f"{counted(len(pods), 'pod')} {verb(len(pods), 'changes', 'change')}"
+    texts = [f"{count_noun(count, 'pod')} {verb(count, 'is', 'are')} {what}" for count, what in parts if count]
+    return ", ".join(texts) or f"{count_noun(len(pods), 'pod')} {verb(len(pods), 'changes', 'change')}"
 
 
-def _unready(planned: Sequence[PlannedSet]) -> Iterator[str]:
+def _describe_unready(planned: Sequence[PlannedSet]) -> Iterator[str]:
     count = sum(one.prediction.pods.kept_unready for one in planned)
     if count:
         be = verb(count, "is", "are")
-        yield f"{counted(count, 'pod')} that {be} not ready now {be} taken to stay so"
+        yield f"{count_noun(count, 'pod')} that {be} not ready now {be} assumed to stay not ready"
 
 
-def _held(rehearsal: Played) -> Iterator[str]:
+def _describe_held(rehearsal: PlanRehearsal) -> Iterator[str]:
     if rehearsal.held:
         count = len(rehearsal.held)
         yield (
-            f"{counted(count, 'pod')} {verb(count, 'waits', 'wait')} for a node though there seems to be room, "
-            f"and {verb(count, 'is', 'are')} taken to wait on: {', '.join(rehearsal.held[:3])}"
+            f"{count_noun(count, 'pod')} {verb(count, 'waits', 'wait')} for a node although one seems to be free, "
+            f"and {verb(count, 'is', 'are')} assumed to keep waiting: {', '.join(rehearsal.held[:3])}"
         )

@@ -5,9 +5,10 @@ from itertools import groupby
 
 from grove.cli.commands.why import why_rows
 from grove.cli.common.apply_merge import Verb
+from grove.cli.common.hints import name_with_namespace
 from grove.cli.common.output import Cell, Row, Tone
 from grove.cli.plan.runner import PlannedSet, PlanResult
-from grove.planner.explain.text import counted, verb
+from grove.planner.explain.text import count_noun, verb
 from grove.sim.rehearsal.downtime import Down
 from grove.sim.rehearsal.prediction import (
     Block,
@@ -25,14 +26,14 @@ LISTED = 6
 INDENT = "  "
 
 
-def plan_rows(foreseen: PlanResult) -> list[Row]:
+def plan_rows(result: PlanResult) -> list[Row]:
     rows: list[Row] = []
-    for planned in foreseen.sets:
+    for planned in result.sets:
         rows += _set_rows(planned)
         rows.append((Cell(""),))
-    for name in foreseen.ignored:
-        rows.append((Cell(f"Not looked at: {name}", Tone.FAINT),))
-    rows += [(Cell(f"Note: {note}.", Tone.FAINT),) for note in foreseen.notes]
+    for name in result.ignored:
+        rows.append((Cell(f"Ignored: {name}", Tone.FAINT),))
+    rows += [(Cell(f"Note: {note}.", Tone.FAINT),) for note in result.notes]
     return rows
 
 
@@ -40,16 +41,16 @@ def _set_rows(planned: PlannedSet) -> Iterator[Row]:
     found = planned.prediction
     yield (Cell(_headline(planned), Tone.STRONG),)
     yield from _stall_rows(planned)
-    yield from _section("Order", _order(found))
-    yield from _section("Created", [_created(block) for block in found.created])
-    yield from _section("Removed", [_removed(block) for block in found.removed])
+    yield from _section("Order", _order_lines(found))
+    yield from _section("Created", [_describe_created(block) for block in found.created])
+    yield from _section("Removed", [_describe_removed(block) for block in found.removed])
     yield from _section(
         "Scaled", [f"{one.kind}/{one.name} from {one.before} to {one.after}" for one in found.objects.scaled]
     )
-    yield from _section("Objects", _objects(found))
-    yield from _section("Down at the same time, at most", _down(found))
+    yield from _section("Objects", _object_lines(found))
+    yield from _section("Down at the same time, at most", _down_lines(found))
     if found.outcome is not PredictedOutcome.NOTHING:
-        yield from _section("Stays", _kept(found.kept))
+        yield from _section("Stays", _untouched_lines(found.kept))
     for warning in planned.warnings:
         yield (Cell(f"Warning: {warning}", Tone.WAITING),)
 
@@ -65,42 +66,46 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[Row]:
 
 def _headline(planned: PlannedSet) -> str:
     found = planned.prediction
-    name = f"pcs/{found.name}"
+    name = name_with_namespace(f"pcs/{found.name}", found.namespace)
     if planned.action is Verb.CREATED:
-        return f"{name} is new: {_new(found)}."
+        return f"{name} is new: {_describe_new_set(found)}."
     if found.outcome is PredictedOutcome.NOTHING:
         what = "only the set itself changes" if planned.action is Verb.CONFIGURED else "nothing changes"
-        stay = f"its {counted(found.pods.kept, 'pod')} {verb(found.pods.kept, 'stays', 'stay')}"
-        return f"{name}: {what}; {stay}{_outdated(found)}."
-    return f"{name}: {'; '.join(_clauses(found))}{_outdated(found)}."
+        stay = f"its {count_noun(found.pods.kept, 'pod')} {verb(found.pods.kept, 'stays', 'stay')}"
+        return f"{name}: {what}; {stay}{_describe_outdated(found)}."
+    return f"{name}: {'; '.join(_clauses(found))}{_describe_outdated(found)}."
 
 
-def _new(found: Prediction) -> str:
+def _describe_new_set(found: Prediction) -> str:
     count = found.pods.created
-    said = f"{counted(count, 'pod')} {verb(count, 'is', 'are')} created"
     ready = sum(block.ready for block in found.created)
     if ready == count and not found.missing_pods:
-        return f"{said}, and {verb(count, 'it fits', 'all of them fit')} now"
-    return f"{said}, of which {ready} would run now"
+        text = f"{count_noun(count, 'pod')} {verb(count, 'is', 'are')} created"
+        return f"{text}, and {verb(count, 'it fits', 'all of them fit')} now"
+    pending, missing = count - ready, found.missing_pods
+    parts = [f"{ready} of {count_noun(count + missing, 'pod')} would run now"]
+    parts += [f"{pending} would stay Pending"] if pending else []
+    parts += [f"{missing} would not be created"] if missing else []
+    return ", ".join(parts)
 
 
 def _clauses(found: Prediction) -> Iterator[str]:
     pods = found.pods
     if pods.replaced:
         be = verb(pods.replaced, "is", "are")
-        yield f"{pods.replaced} of {counted(pods.before, 'pod')} {be} replaced{_pace(found)}"
+        yield f"{pods.replaced} of {count_noun(pods.before, 'pod')} {be} replaced{_describe_pace(found)}"
     if pods.removed:
-        yield f"{counted(pods.removed, 'pod')} {verb(pods.removed, 'is', 'are')} removed"
+        yield f"{count_noun(pods.removed, 'pod')} {verb(pods.removed, 'is', 'are')} removed"
     if pods.created:
-        yield f"{counted(pods.created, 'pod')} {verb(pods.created, 'is', 'are')} created"
+        yield f"{count_noun(pods.created, 'pod')} {verb(pods.created, 'is', 'are')} created"
     if pods.kept:
         yield f"{pods.kept} {verb(pods.kept, 'stays', 'stay')}"
 
 
-def _pace(found: Prediction) -> str:
+def _describe_pace(found: Prediction) -> str:
     """Return the pace if it is the same for all parts, else an empty text."""
-    parts = [part for turn in found.order for part in turn.parts]
-    is_serial = found.replicas_at_once == 1 and all(len(turn.parts) == 1 for turn in found.order)
+    parts = [part for update in found.order for part in update.parts]
+    is_serial = found.replicas_at_once == 1 and all(len(update.parts) == 1 for update in found.order)
     if found.pods.replaced == 1 or not is_serial or any(part.at_once > 1 for part in parts):
         return ""
     if all(part.kind == "podcliquescalinggroup" for part in parts):
@@ -108,13 +113,13 @@ def _pace(found: Prediction) -> str:
     return ", one at a time" if all(_is_single(part) for part in parts) else ""
 
 
-def _outdated(found: Prediction) -> str:
+def _describe_outdated(found: Prediction) -> str:
     count = found.outdated_pods
     if not count:
         return ""
     is_over = found.outcome in (PredictedOutcome.NOTHING, PredictedOutcome.DONE)
     until = f" until {verb(count, 'it is', 'they are')} deleted" if is_over else ""
-    return f"; {counted(count, 'pod')} {verb(count, 'keeps', 'keep')} the old template{until}"
+    return f"; {count_noun(count, 'pod')} {verb(count, 'keeps', 'keep')} the old template{until}"
 
 
 # Stalls
@@ -124,100 +129,101 @@ def _stall_rows(planned: PlannedSet) -> Iterator[Row]:
     found = planned.prediction
     if found.outcome not in (PredictedOutcome.STALLED, PredictedOutcome.RESTLESS):
         return
-    lead = "It would not complete" if found.outcome is PredictedOutcome.STALLED else "It would never come to rest"
+    lead = "It would not complete" if found.outcome is PredictedOutcome.STALLED else "It would never settle"
     reason = f": {found.stalled} ({found.stalled_reason})" if found.stalled else ":"
     yield (Cell(f"{lead}{reason}", Tone.BAD),)
-    lines = [_waiting(one) for one in found.waiting if not one.waits_for or one.waits_for not in found.stalled]
+    waiting = [one for one in found.waiting if not one.waits_for or one.waits_for not in found.stalled]
+    lines = [_describe_waiting(one, with_reason=not planned.sentences) for one in waiting]
     if found.missing_pods:
         # Existing pods wait for the missing ones, so only the missing ones are listed.
-        lines = [f"{counted(found.missing_pods, 'pod')} {verb(found.missing_pods, 'is', 'are')} never created"]
-    yield from ((Cell(f"{INDENT}{line}", Tone.WAITING),) for line in lines)
-    if found.missing_pods or not (found.waiting or found.stalled):
+        lines = [f"{count_noun(found.missing_pods, 'pod')} would not be created"]
+    yield from ((Cell(f"{INDENT}{line}", Tone.WAITING),) for line in dict.fromkeys(lines))
+    if lines or not found.stalled:
         yield from ((Cell(f"{INDENT}{row[0].text}", row[0].tone),) for row in why_rows(planned.sentences))
 
 
-def _waiting(one: PendingPods) -> str:
-    what = f"{counted(one.pods, 'pod')} of {_listed(one.cliques)} {verb(one.pods, 'is', 'are')} not ready in the end"
-    return f"{what}: {one.waits_for}" if one.waits_for else what
+def _describe_waiting(one: PendingPods, *, with_reason: bool) -> str:
+    what = f"{count_noun(one.pods, 'pod')} of {_join(one.cliques)} would stay Pending"
+    return f"{what}: {one.waits_for}" if one.waits_for and with_reason else what
 
 
 # Order
 
 
-def _order(found: Prediction) -> list[str]:
+def _order_lines(found: Prediction) -> list[str]:
     lines: list[str] = []
     for _, same in groupby(found.order, key=_shape):
         first, *others = same
-        lines += _turn(first, number=len(found.order))
+        lines += _replica_update_lines(first)
         if others:
-            replicas = _listed([str(turn.set_replica) for turn in others])
+            replicas = _join([str(update.set_replica) for update in others])
             pace = ", one after the other" if found.replicas_at_once == 1 and len(others) > 1 else ""
             lines.append(f"then the same in set {verb(len(others), 'replica', 'replicas')} {replicas}{pace}")
     return lines
 
 
-def _shape(turn: ReplicaUpdate) -> tuple[tuple[object, ...], ...]:
+def _shape(update: ReplicaUpdate) -> tuple[tuple[object, ...], ...]:
     """Return the shape of a replica update without names, to group equal ones."""
     return tuple(
         (part.kind, part.at_once, tuple((len(step.pods), step.group_replica, step.unready_pods) for step in part.steps))
-        for part in turn.parts
+        for part in update.parts
     )
 
 
-def _turn(turn: ReplicaUpdate, *, number: int) -> list[str]:
-    lead = f"set replica {turn.set_replica}: "
-    if len(turn.parts) == 1:
-        return [f"{lead}{_part(turn.parts[0])}"]
-    return [f"{lead}side by side", *(f"{INDENT}{_part(part)}" for part in turn.parts)]
+def _replica_update_lines(update: ReplicaUpdate) -> list[str]:
+    lead = f"set replica {update.set_replica}: "
+    if len(update.parts) == 1:
+        return [f"{lead}{_describe_part(update.parts[0])}"]
+    return [f"{lead}side by side", *(f"{INDENT}{_describe_part(part)}" for part in update.parts)]
 
 
-def _part(part: PredictedPart) -> str:
+def _describe_part(part: PredictedPart) -> str:
     if part.kind != "podclique":
-        return f"group {part.name}: {_listed([_whole(step) for step in part.steps], ', then ')}"
+        return f"group {part.name}: {_join([_describe_group_step(step) for step in part.steps], ', then ')}"
     count = sum(len(step.pods) for step in part.steps)
-    names = _listed([_together(step) for step in part.steps], ", then ")
-    return f"{counted(count, 'pod')} of {part.name}{_clique_pace(part, count)}: {names}"
+    names = _join([_describe_pod_step(step) for step in part.steps], ", then ")
+    return f"{count_noun(count, 'pod')} of {part.name}{_clique_pace(part, count)}: {names}"
 
 
 def _clique_pace(part: PredictedPart, count: int) -> str:
     if count == 1:
         return ""
-    return ", one at a time" if _is_single(part) else f", up to {_most(part)} at the same time"
+    return ", one at a time" if _is_single(part) else f", up to {_max_at_once(part)} at the same time"
 
 
 def _is_single(part: PredictedPart) -> bool:
     return part.at_once == 1 and all(len(step.pods) == 1 for step in part.steps)
 
 
-def _most(part: PredictedPart) -> int:
+def _max_at_once(part: PredictedPart) -> int:
     return max(part.at_once, max(len(step.pods) for step in part.steps))
 
 
-def _together(step: ReplacementStep) -> str:
-    said = _names(step.pods)
-    return f"{said} (not ready)" if step.unready_pods == len(step.pods) else said
+def _describe_pod_step(step: ReplacementStep) -> str:
+    text = _join(step.pods)
+    return f"{text} (not ready)" if step.unready_pods == len(step.pods) else text
 
 
-def _whole(step: ReplacementStep) -> str:
+def _describe_group_step(step: ReplacementStep) -> str:
     state = ", not ready" if step.unready_pods == len(step.pods) else ""
-    return f"replica {step.group_replica} as a whole ({counted(len(step.pods), 'pod')}{state})"
+    return f"replica {step.group_replica} as a whole ({count_noun(len(step.pods), 'pod')}{state})"
 
 
 # Created, removed and kept
 
 
-def _created(block: Block) -> str:
+def _describe_created(block: Block) -> str:
     missing = block.pods - block.ready
-    end = f", {missing} of which {verb(missing, 'does', 'do')} not run in the end" if missing else ""
-    return f"{_unit(block)}{end}"
+    end = f", {missing} of which {verb(missing, 'does', 'do')} not run at the end" if missing else ""
+    return f"{_describe_unit(block)}{end}"
 
 
-def _removed(block: Block) -> str:
-    return f"{_unit(block)}: {_names(block.names)}" if block.unit is UnitKind.POD else _unit(block)
+def _describe_removed(block: Block) -> str:
+    return f"{_describe_unit(block)}: {_join(block.names)}" if block.unit is UnitKind.POD else _describe_unit(block)
 
 
-def _unit(block: Block) -> str:
-    pods = counted(block.pods, "pod")
+def _describe_unit(block: Block) -> str:
+    pods = count_noun(block.pods, "pod")
     match block.unit:
         case UnitKind.SET_REPLICA:
             return f"set replica {block.set_replica} ({pods})"
@@ -227,27 +233,27 @@ def _unit(block: Block) -> str:
             return f"{pods} of {block.name}"
 
 
-def _objects(found: Prediction) -> list[str]:
+def _object_lines(found: Prediction) -> list[str]:
     """Return the counts only; the names follow from the created and removed blocks."""
     objects = found.objects
     lines = [(objects.created, "created"), (objects.removed, "removed")]
-    return [f"{_kinds(names)} {what}" for names, what in lines if names]
+    return [f"{_count_kinds(names)} {what}" for names, what in lines if names]
 
 
-def _kinds(names: Sequence[str]) -> str:
+def _count_kinds(names: Sequence[str]) -> str:
     kinds = [name.partition("/")[0] for name in names]
-    return ", ".join(counted(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
+    return ", ".join(count_noun(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
 
 
-def _down(found: Prediction) -> list[str]:
+def _down_lines(found: Prediction) -> list[str]:
     lines: list[str] = []
     groups = frozenset(one.name for one in found.down if one.kind == "podcliquescalinggroup")
     # If replicas of a group are down, so are their cliques.
-    told = [one for one in found.down if one.group not in groups]
-    for (kind, at_most, of), some in _alike(told):
-        what = f"{at_most} of {counted(of, 'replica' if kind == 'podcliquescalinggroup' else 'pod')}"
+    shown = [one for one in found.down if one.group not in groups]
+    for (kind, at_most, of), some in _group_equal(shown):
+        what = f"{at_most} of {count_noun(of, 'replica' if kind == 'podcliquescalinggroup' else 'pod')}"
         if kind == "podcliqueset":
-            lines.append(f"{at_most} of {counted(of, 'set replica')} (below its minimum)")
+            lines.append(f"{at_most} of {count_noun(of, 'set replica')} (below its minimum)")
         elif len(some) > LISTED:
             lines.append(f"{what} of each of {len(some)} {'cliques' if kind == 'podclique' else 'groups'}")
         else:
@@ -260,28 +266,24 @@ def _down(found: Prediction) -> list[str]:
 _WHOSE = {"pods": "pcs/", "podcliquescalinggroup": "group ", "podclique": ""}
 
 
-def _alike(downs: Sequence[Down]) -> list[tuple[tuple[str, int, int], list[Down]]]:
+def _group_equal(downs: Sequence[Down]) -> list[tuple[tuple[str, int, int], list[Down]]]:
     found: dict[tuple[str, int, int], list[Down]] = {}
     for one in downs:
         found.setdefault((one.kind, one.at_most, one.of), []).append(one)
     return list(found.items())
 
 
-def _kept(kept: Sequence[UntouchedPods]) -> list[str]:
+def _untouched_lines(kept: Sequence[UntouchedPods]) -> list[str]:
     if not kept:
         return []
-    shown = [f"{counted(one.pods, 'pod')} of {_WHOSE[one.kind]}{one.name}" for one in kept[:LISTED]]
+    shown = [f"{count_noun(one.pods, 'pod')} of {_WHOSE[one.kind]}{one.name}" for one in kept[:LISTED]]
     rest = kept[LISTED:]
     if rest:
-        shown.append(f"{counted(sum(one.pods for one in rest), 'pod')} of {len(rest)} more")
+        shown.append(f"{count_noun(sum(one.pods for one in rest), 'pod')} of {len(rest)} more")
     return [", ".join(shown)]
 
 
-def _names(names: Sequence[str]) -> str:
-    return _listed(names)
-
-
-def _listed(words: Sequence[str], between: str = ", ") -> str:
+def _join(words: Sequence[str], between: str = ", ") -> str:
     """Join words. Of many, list the first ones and count the rest."""
     if len(words) <= LISTED:
         return between.join(words)

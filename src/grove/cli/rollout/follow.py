@@ -14,8 +14,8 @@ from grove.cli.common import output
 from grove.cli.common.output import Row
 from grove.cli.rollout.progress import Rollout, RolloutState, build_rollout
 from grove.cli.rollout.revisions import revision_selector, revisions_of
-from grove.cli.rollout.view import progress_line, progress_rows, substance
-from grove.cli.status.set_watcher import PAUSE_PER_COST, SHORTEST_PAUSE_SECONDS, Followed
+from grove.cli.rollout.view import progress_key, progress_line, progress_rows
+from grove.cli.status.set_watcher import SetWatcher, pause, wait_for_change
 from grove.clock import Clock
 from grove.kube.client import Client
 from grove.kube.reflector import Reflector
@@ -31,11 +31,11 @@ Draw = Callable[[Sequence[Row]], None]
 class FollowEnd(StrEnum):
     OVER = "over"
     # The update continues; only one read was requested.
-    LOOKED = "looked"
+    READ_ONCE = "looked"
     TIMED_OUT = "timed out"
     # The set has another revision than the one to follow.
     SUPERSEDED = "superseded"
-    LEAVING = "leaving"
+    TERMINATING = "terminating"
     GONE = "gone"
 
 
@@ -54,14 +54,14 @@ class FollowOptions(msgspec.Struct, frozen=True, kw_only=True):
     revision: int | None = None
 
 
-class FollowedRollout:
-    """One set with its revisions: `look_once`, then `run` until cancelled; `look` is what is known now."""
+class RolloutWatcher:
+    """A watcher of one set with its revisions. Call `list_once`, then `run`; `current` returns the progress."""
 
     def __init__(self, client: Client, clock: Clock, random: Random, *, namespace: str, name: str) -> None:
         self._client = client
         self._namespace = namespace
         self._selector = revision_selector(name)
-        self._followed = Followed(client, clock, random, namespace=namespace, name=name)
+        self._watcher = SetWatcher(client, clock, random, namespace=namespace, name=name)
         self._revisions: Store[ControllerRevision] = Store()
         self._reflector = Reflector(
             client,
@@ -74,29 +74,29 @@ class FollowedRollout:
         )
         self._context: SetContext | None = None
         self.uid = Uid("")
-        """Of the set that the first look found: another one of its name is another story."""
+        """The uid of the set that `list_once` found. A later set of the same name is ignored."""
         self.is_terminating = False
-        self.changed = self._followed.changed
+        self.changed = self._watcher.changed
 
-    async def look_once(self) -> Rollout | None:
+    async def list_once(self) -> Rollout | None:
         """List once, without watching. Returns None if the set does not exist. Raises `ApiError`."""
         mark = self._revisions.begin_list()
         _, listing = await asyncio.gather(
-            self._followed.look_once(),
+            self._watcher.list_once(),
             self._client.list(CONTROLLER_REVISIONS, namespace=self._namespace, label_selector=self._selector),
         )
         self._revisions.apply_list(listing, mark)
-        self.uid = next((one.pcs.metadata.uid for one in self._followed.objects()), Uid(""))
-        return self.look()
+        self.uid = next((one.pcs.metadata.uid for one in self._watcher.objects()), Uid(""))
+        return self.current()
 
     async def run(self) -> None:
         self._revisions.subscribe(lambda *_: self.changed.set())
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._followed.run())
+            tasks.create_task(self._watcher.run())
             tasks.create_task(self._reflector.run())
 
-    def look(self) -> Rollout | None:
-        objects = next((one for one in self._followed.objects() if one.pcs.metadata.uid == self.uid), None)
+    def current(self) -> Rollout | None:
+        objects = next((one for one in self._watcher.objects() if one.pcs.metadata.uid == self.uid), None)
         if objects is None:
             return None
         pcs = objects.pcs
@@ -107,86 +107,78 @@ class FollowedRollout:
 
 
 async def follow(
-    followed: FollowedRollout, first: Rollout, clock: Clock, wishes: FollowOptions, show: "Show"
+    watcher: RolloutWatcher, first: Rollout, clock: Clock, options: FollowOptions, renderer: "ProgressRenderer"
 ) -> FollowResult:
     """Follow an update from its first state until it ends, and render every state."""
-    show.tell(first)
-    ending = _ending(followed, first, wishes)
+    renderer.render(first)
+    ending = _find_end(watcher, first, options)
     if ending is not None:
         return FollowResult(ending=ending, rollout=first)
     async with asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(followed.run())
-        outcome = await _until_ending(followed, first, clock, wishes, show)
+        watching = tasks.create_task(watcher.run())
+        result = await _follow_until_end(watcher, first, clock, options, renderer)
         watching.cancel()
-    return outcome
+    return result
 
 
-async def _until_ending(
-    followed: FollowedRollout, last: Rollout, clock: Clock, wishes: FollowOptions, show: "Show"
+async def _follow_until_end(
+    watcher: RolloutWatcher, last: Rollout, clock: Clock, options: FollowOptions, renderer: "ProgressRenderer"
 ) -> FollowResult:
-    patience = wishes.timeout_seconds
-    gives_up_at = None if patience is None else clock.monotonic() + patience
+    timeout = options.timeout_seconds
+    gives_up_at = None if timeout is None else clock.monotonic() + timeout
     while True:
         began_at = clock.monotonic()
-        followed.changed.clear()
-        rollout = followed.look()
+        watcher.changed.clear()
+        rollout = watcher.current()
         if rollout is None:
             return FollowResult(ending=FollowEnd.GONE, rollout=last)
-        show.tell(rollout)
-        ending = _ending(followed, rollout, wishes)
+        renderer.render(rollout)
+        ending = _find_end(watcher, rollout, options)
         if ending is None and gives_up_at is not None and began_at >= gives_up_at:
             ending = FollowEnd.TIMED_OUT
         if ending is not None:
             return FollowResult(ending=ending, rollout=rollout)
         last = rollout
-        pause = max(SHORTEST_PAUSE_SECONDS, PAUSE_PER_COST * (clock.monotonic() - began_at))
-        await clock.sleep(pause)
+        await pause(clock, clock.monotonic() - began_at)
         left = None if gives_up_at is None else max(0.0, gives_up_at - clock.monotonic())
-        await _news(followed, min((at for at in (left, show.redraw_seconds) if at is not None), default=None))
+        waits = [seconds for seconds in (left, renderer.redraw_seconds) if seconds is not None]
+        await wait_for_change(watcher.changed, min(waits, default=None))
 
 
-def _ending(followed: FollowedRollout, rollout: Rollout, wishes: FollowOptions) -> FollowEnd | None:
-    if followed.is_terminating:
-        return FollowEnd.LEAVING
-    if wishes.revision not in (None, rollout.revision) and rollout.state is not RolloutState.UNSEEN:
+def _find_end(watcher: RolloutWatcher, rollout: Rollout, options: FollowOptions) -> FollowEnd | None:
+    if watcher.is_terminating:
+        return FollowEnd.TERMINATING
+    if options.revision not in (None, rollout.revision) and rollout.state is not RolloutState.UNSEEN:
         return FollowEnd.SUPERSEDED
     if rollout.is_over:
         return FollowEnd.OVER
-    return None if wishes.is_watching else FollowEnd.LOOKED
+    return None if options.is_watching else FollowEnd.READ_ONCE
 
 
-async def _news(followed: FollowedRollout, at_most: float | None) -> None:
-    try:
-        async with asyncio.timeout(at_most):
-            await followed.changed.wait()
-    except TimeoutError:
-        return
-
-
-class Show:
+class ProgressRenderer:
     """A renderer of progress that prints nothing, for callers that need only the result."""
 
     redraw_seconds: float | None = None
 
-    def tell(self, rollout: Rollout) -> None:
+    def render(self, rollout: Rollout) -> None:
         """Render one state. What did not change since the last one may be omitted."""
 
 
-class ProgressLines(Show):
+class ProgressLines(ProgressRenderer):
     """A renderer that prints one line with the time per relevant change. The command prints the result."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._told: tuple[object, ...] = ()
+        self._printed: tuple[object, ...] = ()
 
-    def tell(self, rollout: Rollout) -> None:
-        if rollout.is_over or substance(rollout) == self._told:
+    def render(self, rollout: Rollout) -> None:
+        if rollout.is_over or progress_key(rollout) == self._printed:
             return
-        self._told = substance(rollout)
-        output.say(f"{self._clock.now():%H:%M:%S} {progress_line(rollout)}")
+        self._printed = progress_key(rollout)
+        output.print_line(f"{self._clock.now():%H:%M:%S} {progress_line(rollout)}")
 
 
-class LiveProgress(Show):
+class LiveProgress(ProgressRenderer):
     """A renderer that redraws progress bars on a terminal."""
 
     redraw_seconds = REDRAW_SECONDS
@@ -195,5 +187,5 @@ class LiveProgress(Show):
         self._clock = clock
         self._draw = draw
 
-    def tell(self, rollout: Rollout) -> None:
+    def render(self, rollout: Rollout) -> None:
         self._draw(progress_rows(rollout, self._clock.now(), output.width()))

@@ -42,9 +42,9 @@ def build_history(
             change_cause=one.object.metadata.annotations.get(CHANGE_CAUSE, ""),
             changes=() if before is None else template_changes(before.template, one.template),
         )
-        for before, one in _with_the_one_before(revisions)
+        for before, one in _with_previous(revisions)
     )
 
 
-def _with_the_one_before(revisions: tuple[Revision, ...]) -> Iterable[tuple[Revision | None, Revision]]:
+def _with_previous(revisions: tuple[Revision, ...]) -> Iterable[tuple[Revision | None, Revision]]:
     return zip((None, *revisions), revisions, strict=False)

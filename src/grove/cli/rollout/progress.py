@@ -15,9 +15,9 @@ from grove.api.types.meta import ConditionStatus, WireStruct, find_condition
 from grove.api.types.pod import Pod
 from grove.api.types.podcliqueset import PodCliqueSet, UpdateType
 from grove.api.types.podgang import PodGang
-from grove.cli.rollout.revisions import asked_revision
+from grove.cli.rollout.revisions import find_matching_revision
 from grove.cli.status.tree import SetObjects, group_by_owner
-from grove.planner.desired_state import CliqueBlueprint, ReplicaBlueprint, draw_replica
+from grove.planner.desired_state import DesiredClique, DesiredReplica, build_desired_replica
 from grove.planner.snapshot import SetContext
 
 
@@ -31,11 +31,14 @@ class RolloutState(StrEnum):
 
 
 class Share(WireStruct):
+    """The number of pods or replicas that run the newest revision, and how many of those are ready."""
+
     updated: int
     total: int
+    ready: int
 
     def __str__(self) -> str:
-        return f"{self.updated}/{self.total}"
+        return f"{self.ready}/{self.total}"
 
 
 class UnitProgress(WireStruct):
@@ -89,17 +92,17 @@ def build_rollout(objects: SetObjects, context: SetContext, revisions: tuple[Rev
     """Compute the progress. `context` is of the current set, `revisions` are its own, oldest first."""
     pcs = objects.pcs
     newest = revisions[-1] if revisions else None
-    counting = Counting(objects, context, newest)
+    counting = UpdateCounter(objects, context, newest)
     progress = pcs.status.rolling_update_progress
     is_open = progress is not None and progress.update_started_at is not None and progress.update_ended_at is None
     current = progress.currently_updating if progress is not None and is_open else None
     is_moving = is_open or counting.has_old_replicas()
-    state = _state(pcs, context, revisions, is_moving=is_moving, has_old=counting.has_old_pods())
+    state = _compute_state(pcs, context, revisions, is_moving=is_moving, has_old=counting.has_old_pods())
     return Rollout(
         name=pcs.metadata.name,
         namespace=pcs.metadata.namespace,
         state=state,
-        strategy=_strategy(pcs),
+        strategy=_strategy_of(pcs),
         revision=newest.number if newest else None,
         generation_hash=newest.generation_hash if newest else None,
         generation=pcs.metadata.generation,
@@ -109,40 +112,52 @@ def build_rollout(objects: SetObjects, context: SetContext, revisions: tuple[Rev
         available_replicas=pcs.status.available_replicas,
         started_at=progress.update_started_at if progress else None,
         ended_at=progress.update_ended_at if progress else None,
-        turn=None if current is None else counting.turn(current.replica_index, current.update_started_at),
-        stalled=None if state is RolloutState.UP_TO_DATE else _stall(pcs),
+        turn=None
+        if current is None or state is RolloutState.UNSEEN
+        else counting.current_replica(current.replica_index, current.update_started_at),
+        stalled=_find_stall(pcs, state),
     )
 
 
-def _stall(pcs: PodCliqueSet) -> Stall | None:
+def _find_stall(pcs: PodCliqueSet, state: RolloutState) -> Stall | None:
     """Return why the update cannot continue, from the conditions of the set."""
-    for type_ in (ConditionType.UPDATE_STALLED, ConditionType.RECONCILE_FAILED):
+    types: tuple[ConditionType, ...] = (ConditionType.UPDATE_STALLED, ConditionType.RECONCILE_FAILED)
+    if state is RolloutState.UP_TO_DATE:
+        types = ()
+    elif state is RolloutState.UNSEEN:
+        # Another update stalled, but the failure may be why the operator does not begin this one.
+        types = (ConditionType.RECONCILE_FAILED,)
+    for type_ in types:
         found = find_condition(pcs.status.conditions, type_)
         if found is not None and found.status == ConditionStatus.TRUE:
             return Stall(reason=found.reason, message=found.message)
     return None
 
 
-def _state(
+def _compute_state(
     pcs: PodCliqueSet, context: SetContext, revisions: tuple[Revision, ...], *, is_moving: bool, has_old: bool
 ) -> RolloutState:
     """Compute the state. The generation is checked first: a status of an older generation describes another update."""
     if (pcs.status.observed_generation or 0) < pcs.metadata.generation:
         return RolloutState.UNSEEN
-    asked = asked_revision(context.spec.template, revisions)
-    if asked is None or asked is not revisions[-1] or pcs.status.current_generation_hash != asked.generation_hash:
+    matching = find_matching_revision(context.spec.template, revisions)
+    if (
+        matching is None
+        or matching is not revisions[-1]
+        or pcs.status.current_generation_hash != matching.generation_hash
+    ):
         return RolloutState.UNSEEN
-    if _strategy(pcs) == UpdateType.ON_DELETE:
+    if _strategy_of(pcs) == UpdateType.ON_DELETE:
         return RolloutState.ON_DELETE if has_old else RolloutState.UP_TO_DATE
     return RolloutState.UPDATING if is_moving else RolloutState.UP_TO_DATE
 
 
-def _strategy(pcs: PodCliqueSet) -> str:
+def _strategy_of(pcs: PodCliqueSet) -> str:
     strategy = pcs.spec.update_strategy
     return strategy.type if strategy is not None else UpdateType.ROLLING_RECREATE
 
 
-class Counting:
+class UpdateCounter:
     """A counter of pods and replicas that run the newest revision."""
 
     def __init__(self, objects: SetObjects, context: SetContext, newest: Revision | None) -> None:
@@ -154,7 +169,7 @@ class Counting:
         self._gangs = {gang.metadata.name: gang for gang in objects.gangs}
         self._pods = group_by_owner(objects.pods)
         scale = {name: group.spec.replicas for name, group in self._groups.items()}
-        self._replicas = tuple(draw_replica(context, index, scale) for index in range(context.spec.replicas))
+        self._replicas = tuple(build_desired_replica(context, index, scale) for index in range(context.spec.replicas))
 
     def replicas(self, updating: int | None) -> Share:
         """Count replicas with the newest revision in the base gang, no update in progress and no old pod."""
@@ -162,77 +177,83 @@ class Counting:
             replica.index != updating and self._is_new(replica) and not self._has_old_pods(replica)
             for replica in self._replicas
         )
-        return Share(updated=updated, total=len(self._replicas))
+        return Share(updated=updated, total=len(self._replicas), ready=updated)
 
     def has_old_replicas(self) -> bool:
-        return any(self._runs(replica) not in (None, self._hash) for replica in self._replicas)
+        return any(self._running_hash(replica) not in (None, self._hash) for replica in self._replicas)
 
     def has_old_pods(self) -> bool:
         return any(map(self._has_old_pods, self._replicas))
 
-    def _is_new(self, replica: ReplicaBlueprint) -> bool:
-        return self._hash is not None and self._runs(replica) == self._hash
+    def _is_new(self, replica: DesiredReplica) -> bool:
+        return self._hash is not None and self._running_hash(replica) == self._hash
 
-    def _runs(self, replica: ReplicaBlueprint) -> str | None:
+    def _running_hash(self, replica: DesiredReplica) -> str | None:
         gang = self._gangs.get(replica.name)
         return None if gang is None else gang.metadata.labels.get(labels.GENERATION_HASH)
 
-    def _has_old_pods(self, replica: ReplicaBlueprint) -> bool:
+    def _has_old_pods(self, replica: DesiredReplica) -> bool:
         return any(
-            not self._is_new_pod(pod, drawn) and not pod.metadata.is_terminating
-            for drawn in replica.cliques
-            for pod in self._pods_of(drawn)
+            not self._is_new_pod(pod, desired) and not pod.metadata.is_terminating
+            for desired in replica.cliques
+            for pod in self._pods_of(desired)
         )
 
     def pods(self) -> Share:
-        return _sum(self._clique_share(clique) for replica in self._replicas for clique in replica.cliques)
+        return _sum(self._count_clique(clique) for replica in self._replicas for clique in replica.cliques)
 
-    def turn(self, index: int, started_at: datetime) -> CurrentReplica:
+    def current_replica(self, index: int, started_at: datetime) -> CurrentReplica:
         replica = next((one for one in self._replicas if one.index == index), None)
         units = () if replica is None else (*self._updating_cliques(replica), *self._updating_groups(replica))
         return CurrentReplica(replica_index=index, started_at=started_at, units=units)
 
-    def _updating_cliques(self, replica: ReplicaBlueprint) -> Iterable[UnitProgress]:
-        for drawn in replica.cliques:
-            clique = self._cliques.get(drawn.name)
-            progress = clique.status.rolling_update_progress if clique is not None and not drawn.group else None
+    def _updating_cliques(self, replica: DesiredReplica) -> Iterable[UnitProgress]:
+        for desired in replica.cliques:
+            clique = self._cliques.get(desired.name)
+            progress = clique.status.rolling_update_progress if clique is not None and not desired.group else None
             if progress is not None and progress.update_ended_at is None:
                 selected = progress.ready_pods_selected_to_update
                 current = selected.current if selected else ""
-                yield UnitProgress(kind="pclq", name=drawn.name, share=self._clique_share(drawn), current=current)
+                yield UnitProgress(kind="pclq", name=desired.name, share=self._count_clique(desired), current=current)
 
-    def _updating_groups(self, replica: ReplicaBlueprint) -> Iterable[UnitProgress]:
-        for drawn in replica.groups:
-            group = self._groups.get(drawn.name)
+    def _updating_groups(self, replica: DesiredReplica) -> Iterable[UnitProgress]:
+        for desired in replica.groups:
+            group = self._groups.get(desired.name)
             progress = group.status.rolling_update_progress if group is not None else None
             if progress is not None and progress.update_ended_at is None:
                 selected = progress.ready_replica_indices_selected_to_update
                 current = str(selected.current) if selected else ""
-                share = self._group_share(replica, drawn.name, drawn.replicas)
-                yield UnitProgress(kind="pcsg", name=drawn.name, share=share, current=current)
+                share = self._count_group(replica, desired.name, desired.replicas)
+                yield UnitProgress(kind="pcsg", name=desired.name, share=share, current=current)
 
-    def _group_share(self, replica: ReplicaBlueprint, group: str, total: int) -> Share:
-        members: dict[int, list[CliqueBlueprint]] = {}
+    def _count_group(self, replica: DesiredReplica, group: str, total: int) -> Share:
+        members: dict[int, list[DesiredClique]] = {}
         for clique in replica.cliques:
             if clique.group == group:
                 members.setdefault(clique.group_replica_index, []).append(clique)
-        whole = [_sum(map(self._clique_share, cliques)) for cliques in members.values()]
-        return Share(updated=sum(share.updated >= share.total for share in whole), total=total)
+        whole = [_sum(map(self._count_clique, cliques)) for cliques in members.values()]
+        return Share(
+            updated=sum(share.updated >= share.total for share in whole),
+            total=total,
+            ready=sum(share.ready >= share.total for share in whole),
+        )
 
-    def _clique_share(self, drawn: CliqueBlueprint) -> Share:
-        clique = self._cliques.get(drawn.name)
+    def _count_clique(self, desired: DesiredClique) -> Share:
+        clique = self._cliques.get(desired.name)
         if clique is None or clique.metadata.is_terminating:
             # It is recreated with the scale that only its gang knows; the template's is the best guess.
-            return Share(updated=0, total=drawn.template.spec.replicas)
-        new = sum(self._is_new_pod(pod, drawn) and not pod.metadata.is_terminating for pod in self._pods_of(drawn))
-        return Share(updated=min(new, clique.spec.replicas), total=clique.spec.replicas)
+            return Share(updated=0, total=desired.template.spec.replicas, ready=0)
+        pods = (pod for pod in self._pods_of(desired) if not pod.metadata.is_terminating)
+        new = [pod for pod in pods if self._is_new_pod(pod, desired)]
+        wanted = clique.spec.replicas
+        return Share(updated=min(len(new), wanted), total=wanted, ready=min(sum(pod.is_ready for pod in new), wanted))
 
-    def _pods_of(self, drawn: CliqueBlueprint) -> list[Pod]:
-        clique = self._cliques.get(drawn.name)
+    def _pods_of(self, desired: DesiredClique) -> list[Pod]:
+        clique = self._cliques.get(desired.name)
         return [] if clique is None else self._pods.get(PODCLIQUES.owner_key(clique.metadata), [])
 
-    def _is_new_pod(self, pod: Pod, drawn: CliqueBlueprint) -> bool:
-        return pod.metadata.labels.get(labels.TEMPLATE_HASH) == self._hashes.get(drawn.template.name)
+    def _is_new_pod(self, pod: Pod, desired: DesiredClique) -> bool:
+        return pod.metadata.labels.get(labels.TEMPLATE_HASH) == self._hashes.get(desired.template.name)
 
 
 def running_revisions(pcs: PodCliqueSet, gangs: Iterable[PodGang]) -> dict[str, int]:
@@ -248,8 +269,9 @@ def running_revisions(pcs: PodCliqueSet, gangs: Iterable[PodGang]) -> dict[str, 
 
 
 def _sum(shares: Iterable[Share]) -> Share:
-    updated = total = 0
+    updated = total = ready = 0
     for share in shares:
         updated += share.updated
         total += share.total
-    return Share(updated=updated, total=total)
+        ready += share.ready
+    return Share(updated=updated, total=total, ready=ready)

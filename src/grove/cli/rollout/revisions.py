@@ -25,17 +25,17 @@ def revisions_of(pcs: PodCliqueSet, stored: Iterable[ControllerRevision]) -> tup
     return tuple(sorted(filter(None, found), key=lambda revision: revision.number))
 
 
-def asked_template(pcs: PodCliqueSet) -> SetTemplate:
-    """Return the template with defaults, as the operator reads it."""
+def template_with_defaults(pcs: PodCliqueSet) -> SetTemplate:
+    """Return the template of the set with defaults, as the operator reads it."""
     return msgspec.convert(default_podcliqueset(to_wire(pcs)), PodCliqueSet).spec.template
 
 
-def asked_revision(template: SetTemplate, revisions: tuple[Revision, ...]) -> Revision | None:
+def find_matching_revision(template: SetTemplate, revisions: tuple[Revision, ...]) -> Revision | None:
     """Return the stored revision that makes the same pods as the template. None: not stored yet."""
     return next((one for one in reversed(revisions) if makes_same_pods(template, one.template)), None)
 
 
-def listed_numbers(revisions: tuple[Revision, ...]) -> str:
+def format_revision_numbers(revisions: tuple[Revision, ...]) -> str:
     """Format revision numbers for messages, such as `revisions 1, 2 and 5`."""
     numbers = [str(one.number) for one in revisions]
     if not numbers:

@@ -30,15 +30,16 @@ class CliqueChange(WireStruct):
 
     @property
     def what(self) -> str:
+        """Return the differences as a text, without the name of the clique."""
         is_several = len({image.container for image in self.images}) > 1
-        said = [
+        parts = [
             f"image {f'of {image.container} ' if is_several else ''}{image.before} -> {image.after}"
             for image in self.images
         ]
-        return ", ".join([*said, *self.fields])
+        return ", ".join([*parts, *self.fields])
 
 
-def told_changes(changes: Iterable[CliqueChange]) -> list[str]:
+def describe_changes(changes: Iterable[CliqueChange]) -> list[str]:
     """Return one text per distinct change, with all cliques that it applies to."""
     cliques: dict[str, list[str]] = {}
     for change in changes:
@@ -51,11 +52,11 @@ def template_changes(old: RevisionTemplate, new: RevisionTemplate) -> tuple[Cliq
     before = {clique.name: clique for clique in old.cliques}
     found: list[CliqueChange] = []
     for clique in new.cliques:
-        known = before.get(clique.name)
-        if known is None:
+        previous = before.get(clique.name)
+        if previous is None:
             found.append(CliqueChange(clique=clique.name, fields=("new",)))
             continue
-        one, other = _pods(known, old.priority_class_name), _pods(clique, new.priority_class_name)
+        one, other = _pods(previous, old.priority_class_name), _pods(clique, new.priority_class_name)
         if one != other:
             images = tuple(_images(one["podSpec"], other["podSpec"]))
             found.append(CliqueChange(clique=clique.name, images=images, fields=tuple(_fields(one, other))))

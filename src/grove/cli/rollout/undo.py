@@ -9,9 +9,9 @@ from grove.api.resources import CONTROLLER_REVISIONS, PODCLIQUESETS
 from grove.api.template_revision import (
     Revision,
     RevisionTemplate,
-    draw_revision,
+    build_revision,
     makes_same_pods,
-    put_back,
+    restore_pod_templates,
     with_templates,
 )
 from grove.api.types.controllerrevision import ControllerRevision
@@ -19,7 +19,15 @@ from grove.api.types.meta import JsonObject, WireStruct
 from grove.api.types.podcliqueset import PodCliqueSet, SetTemplate
 from grove.cli.common.apply_merge import warnings_of
 from grove.cli.common.connection import Connection
-from grove.cli.rollout.revisions import asked_revision, asked_template, listed_numbers, revision_selector, revisions_of
+from grove.cli.common.hints import hint
+from grove.cli.common.resource_args import no_such_set
+from grove.cli.rollout.revisions import (
+    find_matching_revision,
+    format_revision_numbers,
+    revision_selector,
+    revisions_of,
+    template_with_defaults,
+)
 from grove.cli.rollout.template_diff import CliqueChange, template_changes
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
@@ -32,7 +40,7 @@ ATTEMPTS = 10
 PAUSE_SECONDS = 0.1
 
 
-class Undone(WireStruct):
+class UndoResult(WireStruct):
     """The result of a rollback, or of its dry run."""
 
     name: str
@@ -48,7 +56,7 @@ class Undone(WireStruct):
     warnings: tuple[str, ...] = ()
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True):
+class StoredSet(msgspec.Struct, frozen=True, kw_only=True):
     """A set, as raw JSON and decoded, with its revisions."""
 
     body: JsonObject
@@ -56,17 +64,17 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     revisions: tuple[Revision, ...]
 
 
-async def undo(connection: Connection, name: str, to_revision: int | None, *, is_dry_run: bool) -> Undone:
+async def undo(connection: Connection, name: str, to_revision: int | None, *, is_dry_run: bool) -> UndoResult:
     """Roll back a set. Raises `UserError` if there is no revision for it, `ApiError` if the server rejects it."""
     chosen: Revision | None = None
     for attempt in range(1, ATTEMPTS + 1):
         stored = await read_stored(connection, name)
-        template = asked_template(stored.pcs)
+        template = template_with_defaults(stored.pcs)
         # A retry keeps the templates of the first attempt, even if the set or the numbers changed meanwhile.
         same = (one for one in stored.revisions if chosen and one.generation_hash == chosen.generation_hash)
-        target = chosen = next(same, None) or choose_target(name, template, stored.revisions, to_revision)
+        target = chosen = next(same, None) or choose_target(stored, template, to_revision)
         try:
-            return await _go_back(connection, stored, template, target, is_dry_run=is_dry_run)
+            return await _roll_back(connection, stored, template, target, is_dry_run=is_dry_run)
         except ApiError as error:
             if not error.is_conflict or attempt == ATTEMPTS:
                 raise
@@ -74,7 +82,7 @@ async def undo(connection: Connection, name: str, to_revision: int | None, *, is
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-async def read_stored(connection: Connection, name: str) -> Stored:
+async def read_stored(connection: Connection, name: str) -> StoredSet:
     request = Request(method="GET", path=PODCLIQUESETS.path(connection.namespace, name))
     response = await connection.transport.send(request)
     try:
@@ -87,46 +95,41 @@ async def read_stored(connection: Connection, name: str) -> Stored:
         CONTROLLER_REVISIONS, namespace=connection.namespace, label_selector=revision_selector(name)
     )
     stored: tuple[ControllerRevision, ...] = found.items
-    return Stored(body=msgspec.json.decode(response.body), pcs=pcs, revisions=revisions_of(pcs, stored))
+    return StoredSet(body=msgspec.json.decode(response.body), pcs=pcs, revisions=revisions_of(pcs, stored))
 
 
-def no_such_set(name: str, namespace: str) -> UserError:
-    return UserError(f"no PodCliqueSet {name!r} in namespace {namespace!r}; `grove status -A` lists all")
-
-
-def find_revision(name: str, revisions: tuple[Revision, ...], number: int) -> Revision:
+def find_revision(stored_set: StoredSet, number: int) -> Revision:
+    name, revisions = stored_set.pcs.metadata.name, stored_set.revisions
     found = next((one for one in revisions if one.number == number), None)
     if found is None:
-        kept = (
-            f"there {'is' if len(revisions) == 1 else 'are'} {listed_numbers(revisions)}"
-            if revisions
-            else "none is stored yet"
-        )
-        raise UserError(f"pcs/{name} has no revision {number}; {kept}, see `grove rollout history pcs/{name}`")
+        stored = f"it has {format_revision_numbers(revisions)}" if revisions else "none is stored yet"
+        history = hint(f"rollout history pcs/{name}", stored_set.pcs.metadata.namespace)
+        raise UserError(f"pcs/{name} has no revision {number}; {stored}, see `{history}`")
     return found
 
 
-def choose_target(
-    name: str, template: SetTemplate, revisions: tuple[Revision, ...], to_revision: int | None
-) -> Revision:
+def choose_target(stored_set: StoredSet, template: SetTemplate, to_revision: int | None) -> Revision:
     """Return the requested revision, or the last one whose pods differ from the current template."""
     if to_revision is not None:
-        return find_revision(name, revisions, to_revision)
+        return find_revision(stored_set, to_revision)
+    name, revisions = stored_set.pcs.metadata.name, stored_set.revisions
     others = [one for one in revisions if not makes_same_pods(template, one.template)]
     if not others:
-        known = f"only {listed_numbers(revisions)} is stored" if revisions else "no revision is stored yet"
-        raise UserError(f"pcs/{name} has nothing to go back to: {known}; to change it, `grove apply` another template")
+        stored = f"only {format_revision_numbers(revisions)} is stored" if revisions else "no revision is stored yet"
+        raise UserError(
+            f"pcs/{name} has no earlier revision: {stored}; to change the set, apply other templates with `grove apply`"
+        )
     return others[-1]
 
 
-async def _go_back(
-    connection: Connection, stored: Stored, template: SetTemplate, target: Revision, *, is_dry_run: bool
-) -> Undone:
+async def _roll_back(
+    connection: Connection, stored: StoredSet, template: SetTemplate, target: Revision, *, is_dry_run: bool
+) -> UndoResult:
     pcs = stored.pcs
     if pcs.metadata.is_terminating:
-        raise UserError(f"pcs/{pcs.metadata.name} is being deleted; there is nothing to go back to")
-    before, newest = asked_revision(template, stored.revisions), stored.revisions[-1]
-    undone = Undone(
+        raise UserError(f"pcs/{pcs.metadata.name} is being deleted and cannot be rolled back; wait until it is gone")
+    before, newest = find_matching_revision(template, stored.revisions), stored.revisions[-1]
+    undone = UndoResult(
         name=pcs.metadata.name,
         namespace=pcs.metadata.namespace,
         from_revision=before.number if before else None,
@@ -146,18 +149,20 @@ async def _go_back(
     )
     response = await connection.transport.send(request)
     check(request, response)
-    changes = template_changes(_drawn(template), _drawn(with_templates(template, target.template)))
+    changes = template_changes(
+        _to_revision_template(template), _to_revision_template(with_templates(template, target.template))
+    )
     return msgspec.structs.replace(undone, is_changed=True, changes=changes, warnings=warnings_of(response))
 
 
-def _drawn(template: SetTemplate) -> RevisionTemplate:
+def _to_revision_template(template: SetTemplate) -> RevisionTemplate:
     """Convert a template for comparison only, with empty hashes."""
-    return draw_revision(template, {clique.name: "" for clique in template.cliques}, "")
+    return build_revision(template, {clique.name: "" for clique in template.cliques}, "")
 
 
-def _patch(stored: Stored, target: Revision) -> JsonObject:
+def _patch(stored: StoredSet, target: Revision) -> JsonObject:
     """Return the patch of the fields that a revision contains, with the resourceVersion that was read."""
-    template = put_back(stored.body["spec"]["template"], target.template)
+    template = restore_pod_templates(stored.body["spec"]["template"], target.template)
     cause = target.object.metadata.annotations.get(CHANGE_CAUSE)
     metadata: JsonObject = {"resourceVersion": stored.pcs.metadata.resource_version}
     if cause != stored.pcs.metadata.annotations.get(CHANGE_CAUSE):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from grove.api.reasons import ConditionType
+from grove.api.reasons import ConditionType, FindingReason
 from grove.api.types.meta import WireStruct, find_condition
 from grove.api.types.podcliqueset import PodCliqueSet, SetPhase
 from grove.cli.commands.run import Until
@@ -15,6 +15,8 @@ class RunResult(StrEnum):
     SUCCEEDED = "Succeeded"
     AVAILABLE = "Available"
     FAILED = "Failed"
+    # A program, an object or a resource is missing, and the private cluster will never get it.
+    CANNOT_START = "CannotStart"
     TIMED_OUT = "TimedOut"
     INTERRUPTED = "Interrupted"
     TERMINATED = "Terminated"
@@ -25,13 +27,17 @@ EXIT_CODES = {
     RunResult.SUCCEEDED: 0,
     RunResult.AVAILABLE: 0,
     RunResult.FAILED: 1,
+    RunResult.CANNOT_START: 1,
     RunResult.TIMED_OUT: 124,
     RunResult.INTERRUPTED: 130,
     RunResult.TERMINATED: 143,
 }
 
 
-class SetOutcome(WireStruct):
+HOPELESS = (FindingReason.NEVER_FITS, FindingReason.CONTAINER_CANNOT_START, FindingReason.MISSING_DEPENDENCY)
+
+
+class SetResult(WireStruct):
     """The state of one set at the end of the run."""
 
     namespace: str
@@ -51,10 +57,10 @@ class Summary(WireStruct):
     outcome: RunResult
     exit_code: int
     seconds: float
-    sets: tuple[SetOutcome, ...]
+    sets: tuple[SetResult, ...]
 
 
-def ending_of(wanted: Sequence[SetKey], sets: Mapping[SetKey, PodCliqueSet], until: Until) -> RunResult | None:
+def compute_result(wanted: Sequence[SetKey], sets: Mapping[SetKey, PodCliqueSet], until: Until) -> RunResult | None:
     """Return how the run ended, or None if it continues. One failed set ends the run."""
     found = [sets.get(key) for key in wanted]
     if any(pcs is not None and pcs.status.phase == SetPhase.FAILED for pcs in found):
@@ -64,6 +70,12 @@ def ending_of(wanted: Sequence[SetKey], sets: Mapping[SetKey, PodCliqueSet], unt
     if until is Until.AVAILABLE and all(pcs is not None and _is_available(pcs) for pcs in found):
         return RunResult.AVAILABLE
     return None
+
+
+def is_hopeless(pcs: PodCliqueSet, waits_for: Sequence[Explanation]) -> bool:
+    """Return whether the set can never start. Nothing is added to a private cluster after the file was applied."""
+    is_waiting = pcs.status.phase not in (SetPhase.RUNNING, SetPhase.SUCCEEDED, SetPhase.FAILED)
+    return is_waiting and bool(waits_for) and waits_for[0].reason in HOPELESS
 
 
 def _is_available(pcs: PodCliqueSet) -> bool:
@@ -85,18 +97,18 @@ def build_summary(
     seconds: float,
 ) -> Summary:
     outcomes = tuple(
-        _build_outcome(key, sets.get(key), tuple(each for each in failures if each.of_set == key), waits.get(key, ()))
+        _build_result(key, sets.get(key), tuple(each for each in failures if each.of_set == key), waits.get(key, ()))
         for key in wanted
     )
     return Summary(outcome=ending, exit_code=EXIT_CODES[ending], seconds=round(seconds, 3), sets=outcomes)
 
 
-def _build_outcome(
+def _build_result(
     key: SetKey, pcs: PodCliqueSet | None, failures: tuple[ContainerFailure, ...], waits_for: tuple[Explanation, ...]
-) -> SetOutcome:
+) -> SetResult:
     status = pcs.status if pcs is not None else None
     failed = find_condition(status.conditions, ConditionType.FAILED) if status is not None else None
-    return SetOutcome(
+    return SetResult(
         namespace=key.namespace,
         name=key.name,
         workload_type=pcs.spec.workload_type if pcs is not None else "",

@@ -9,32 +9,33 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from grove.cli.common import output
-from grove.cli.common.output import Board, Format
+from grove.cli.common.live_display import LiveTable, open_live_table
+from grove.cli.common.output import Format
 from grove.cli.run.exit_status import Summary
-from grove.cli.run.pod_output import Heard, RunEvent
+from grove.cli.run.pod_output import OutputItem, RunEvent
 from grove.cli.run.view import Prefixes, summary_rows
-from grove.cli.status.set_watcher import Changes, LiveTree, Look, Records
+from grove.cli.status.set_watcher import LiveTree, TreeChangeLines, TreeJsonLines, TreeRenderer
 from grove.clock import Clock
 
 # Lines that arrive together are printed together, because each print redraws the terminal.
 PAUSE_SECONDS = 0.05
 # The rest of the terminal's height is for the lines of pods.
-SHARE_OF_PICTURE = 0.5
+TREE_SHARE = 0.5
 
 
-class Stage(Protocol):
-    look: Look
+class RunOutput(Protocol):
+    tree: TreeRenderer
 
-    def say(self, lines: Sequence[Heard]) -> None: ...
+    def print_items(self, lines: Sequence[OutputItem]) -> None: ...
 
 
 @contextmanager
-def stage(clock: Clock, output_format: Format) -> Iterator[Stage]:
+def open_run_output(clock: Clock, output_format: Format) -> Iterator[RunOutput]:
     if output_format is Format.JSON:
         yield JsonOutput()
     elif output.is_terminal():
-        with output.board() as board:
-            yield Terminal(clock, board)
+        with open_live_table() as table:
+            yield Terminal(clock, table)
     else:
         yield Pipe(clock)
 
@@ -43,31 +44,31 @@ class JsonOutput:
     """An output of one JSON value per line: a list of sets per change, an object per pod line or event."""
 
     def __init__(self) -> None:
-        self.look: Look = Records()
+        self.tree: TreeRenderer = TreeJsonLines()
 
-    def say(self, lines: Sequence[Heard]) -> None:
+    def print_items(self, lines: Sequence[OutputItem]) -> None:
         for line in lines:
-            output.say_json_line(_record(line))
+            output.print_json_line(_record(line))
 
 
-def _record(heard: Heard) -> dict[str, object]:
-    if isinstance(heard, RunEvent):
-        return {"about": heard.about, "reason": heard.reason, "message": heard.message, "at": heard.at}
-    speaker = heard.speaker
-    said = {"remark" if heard.is_remark else "line": heard.text, "at": heard.written_at or None}
-    return {"pod": speaker.pod, "container": speaker.container, **said}
+def _record(item: OutputItem) -> dict[str, object]:
+    if isinstance(item, RunEvent):
+        return {"about": item.about, "reason": item.reason, "message": item.message, "at": item.at}
+    origin = item.origin
+    text = {"remark" if item.is_remark else "line": item.text, "at": item.written_at or None}
+    return {"pod": origin.pod, "container": origin.container, **text}
 
 
 class Terminal:
     """A live tree of sets, with the lines of pods above it."""
 
-    def __init__(self, clock: Clock, board: Board) -> None:
-        self._board = board
+    def __init__(self, clock: Clock, table: LiveTable) -> None:
+        self._table = table
         self._prefixes = Prefixes()
-        self.look: Look = LiveTree(clock, board.draw, share=SHARE_OF_PICTURE, has_hint=False)
+        self.tree: TreeRenderer = LiveTree(clock, table.draw, share=TREE_SHARE, has_hint=False)
 
-    def say(self, lines: Sequence[Heard]) -> None:
-        self._board.say_above([self._prefixes.row(line) for line in lines])
+    def print_items(self, lines: Sequence[OutputItem]) -> None:
+        self._table.print_above([self._prefixes.row(line) for line in lines])
 
 
 class Pipe:
@@ -75,38 +76,38 @@ class Pipe:
 
     def __init__(self, clock: Clock) -> None:
         self._prefixes = Prefixes()
-        self.look: Look = Changes(clock)
+        self.tree: TreeRenderer = TreeChangeLines(clock)
 
-    def say(self, lines: Sequence[Heard]) -> None:
-        output.say("\n".join(self._prefixes.plain(line) for line in lines))
+    def print_items(self, lines: Sequence[OutputItem]) -> None:
+        output.print_line("\n".join(self._prefixes.plain_line(line) for line in lines))
 
 
-def say_summary(summary: Summary, output_format: Format) -> None:
+def print_summary(summary: Summary, output_format: Format) -> None:
     if output_format is Format.JSON:
-        output.say_json_line(summary)
+        output.print_json_line(summary)
     else:
-        output.say_rows(summary_rows(summary))
+        output.print_rows(summary_rows(summary))
 
 
 class PodLines:
     """A buffer of pod lines between the recorder and the output. Every line is printed exactly once."""
 
     def __init__(self) -> None:
-        self._waiting: list[Heard] = []
-        self._came = asyncio.Event()
+        self._waiting: list[OutputItem] = []
+        self._arrived = asyncio.Event()
 
-    def add(self, line: Heard) -> None:
+    def add(self, line: OutputItem) -> None:
         self._waiting.append(line)
-        self._came.set()
+        self._arrived.set()
 
-    async def print_for_ever(self, where: Stage, clock: Clock) -> None:
+    async def print_until_cancelled(self, run_output: RunOutput, clock: Clock) -> None:
         while True:
-            await self._came.wait()
-            self.print_now(where)
+            await self._arrived.wait()
+            self.print_now(run_output)
             await clock.sleep(PAUSE_SECONDS)
 
-    def print_now(self, where: Stage) -> None:
+    def print_now(self, run_output: RunOutput) -> None:
         lines, self._waiting = self._waiting, []
-        self._came.clear()
+        self._arrived.clear()
         if lines:
-            where.say(lines)
+            run_output.print_items(lines)

@@ -27,13 +27,15 @@ from grove.planner.teardown.recreation import count_of
 # Number of lines that are kept of a failed container.
 LAST_LINES = 10
 # Further failures usually have the same cause.
-MOST_FAILURES = 100
+MAX_FAILURES = 100
 
-_ON_THE_WAY = ("", "ContainerCreating", "PodInitializing")
-_TOLD_KINDS = (PODCLIQUESETS.kind, PODGANGS.kind)
-_TOLD_REASONS = (EventReason.REPLICA_RESTARTING,)
-# Other events give the reason of a teardown, and phases show it.
-_UNTOLD_REASONS = (EventReason.REPLICA_DELETED,)
+_STARTING = ("", "ContainerCreating", "PodInitializing")
+_SHOWN_KINDS = (PODCLIQUESETS.kind, PODGANGS.kind)
+_SHOWN_REASONS = (EventReason.REPLICA_RESTARTING,)
+# Other events give the reason of a teardown, and phases show it. Why a set failed is printed with its condition.
+_HIDDEN_REASONS = (
+    EventReason.REPLICA_DELETED, EventReason.MAX_RESTARTS_EXCEEDED, EventReason.MAX_RUNTIME_EXCEEDED
+)  # fmt: skip
 
 
 class SetKey(WireStruct):
@@ -41,7 +43,7 @@ class SetKey(WireStruct):
     name: str
 
 
-class Speaker(WireStruct):
+class PodContainer(WireStruct):
     """A container of a pod."""
 
     pod: str
@@ -55,7 +57,7 @@ class Speaker(WireStruct):
 
 
 class PodLine(WireStruct):
-    speaker: Speaker
+    origin: PodContainer
     written_at: str
     text: str
     # A remark about the container, not a line of its log.
@@ -72,7 +74,7 @@ class RunEvent(WireStruct):
     at: datetime | None = None
 
 
-Heard = PodLine | RunEvent
+OutputItem = PodLine | RunEvent
 
 
 class ContainerFailure(WireStruct):
@@ -108,25 +110,26 @@ class _Event(WireStruct):
 class RunRecorder:
     """A recorder of pods and sets. Subscribe `observe` to the store; it calls `emit` at once. Neither may write."""
 
-    def __init__(self, source: LogSource, tell: Callable[[Heard], None]) -> None:
+    def __init__(self, source: LogSource, emit: Callable[[OutputItem], None]) -> None:
         self._source = source
-        self._tell = tell
-        self._runs: dict[Uid, dict[str, _Run]] = {}
-        self._remarks: dict[Uid, dict[str, str]] = {}
+        self._emit = emit
+        self._runs: dict[Uid, dict[str, _ContainerRun]] = {}
+        # The last remark of each container of a clique.
+        self._remarks: dict[tuple[str, str, str], str] = {}
         self._failed: dict[Uid, None] = {}
         self.sets: dict[SetKey, PodCliqueSet] = {}
         self.failures: list[ContainerFailure] = []
         self.changed = asyncio.Event()
-        """A set came, went or has another status."""
+        """Set when a set was added, removed or has another status."""
 
-    def hear(self, change: Change) -> None:
+    def observe(self, change: Change) -> None:
         if change.resource_info is PODS:
-            self._hear_pod(change.entry.obj, msgspec.json.decode(change.entry.data, type=Pod))
+            self._observe_pod(change.entry.obj, msgspec.json.decode(change.entry.data, type=Pod))
             if change.type is ChangeType.DELETED:
                 self._forget(Uid(change.entry.obj["metadata"]["uid"]))
         elif change.resource_info is EVENTS:
             if change.type is ChangeType.ADDED:
-                self._hear_event(msgspec.json.decode(change.entry.data, type=_Event))
+                self._observe_event(msgspec.json.decode(change.entry.data, type=_Event))
         elif change.resource_info.qualified == PODCLIQUESETS.full_name:
             key = SetKey(namespace=change.entry.namespace, name=change.entry.name)
             if change.type is ChangeType.DELETED:
@@ -135,121 +138,126 @@ class RunRecorder:
                 self.sets[key] = msgspec.json.decode(change.entry.data, type=PodCliqueSet)
             self.changed.set()
 
-    def _hear_pod(self, raw: JsonObject, pod: Pod) -> None:
+    def _observe_pod(self, raw: JsonObject, pod: Pod) -> None:
         for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-            speaker = _speaker(raw, status)
+            origin = _container_of(raw, status)
             for state, ended in _runs_in(raw, status):
-                self._hear_run(raw, pod, speaker, state, ended)
-            self._hear_waiting(pod, speaker, status)
+                self._observe_run(raw, pod, origin, state, ended)
+            self._observe_waiting(pod, origin, status)
         if pod.is_failed and not pod.metadata.is_terminating:
-            self._note_failure(pod, _failure(pod, pod.metadata.name, reason=pod.status.reason))
+            self._record_failure(pod, _build_failure(pod, pod.metadata.name, reason=pod.status.reason))
 
-    def _hear_run(
-        self, raw: JsonObject, pod: Pod, speaker: Speaker, state: JsonObject, ended: TerminatedState | None
+    def _observe_run(
+        self, raw: JsonObject, pod: Pod, origin: PodContainer, state: JsonObject, ended: TerminatedState | None
     ) -> None:
         runs = self._runs.setdefault(pod.metadata.uid, {})
-        identity = f"{speaker.container} {_identity(raw, speaker.container, state)}"
-        run = runs.get(identity)
+        run_id = f"{origin.container} {_run_id(raw, origin.container, state)}"
+        run = runs.get(run_id)
         if run is None:
-            run = runs[identity] = _Run(self._source, raw, speaker, state, self._tell)
+            run = runs[run_id] = _ContainerRun(self._source, raw, origin, state, self._emit)
         if run.is_over:
             return
-        run.look(raw, state)
+        run.read(raw, state)
         if ended is None:
             return
         run.close()
         # Exit codes of pods that were being deleted are not failures.
         if ended.exit_code and not pod.metadata.is_terminating:
-            self._remark(speaker, f"ended with exit code {ended.exit_code}")
-            failure = _failure(
+            self._emit_remark(origin, f"ended with exit code {ended.exit_code}")
+            failure = _build_failure(
                 pod,
-                str(speaker),
-                container=speaker.container,
+                str(origin),
+                container=origin.container,
                 exit_code=ended.exit_code,
                 reason=ended.reason,
                 at=ended.finished_at,
                 last_lines=tuple(run.last_lines),
             )
-            self._note_failure(pod, failure)
+            self._record_failure(pod, failure)
 
-    def _note_failure(self, pod: Pod, failure: ContainerFailure) -> None:
+    def _record_failure(self, pod: Pod, failure: ContainerFailure) -> None:
         if failure.exit_code is None and pod.metadata.uid in self._failed:
             return
         self._failed[pod.metadata.uid] = None
-        if len(self.failures) < MOST_FAILURES:
+        if len(self.failures) < MAX_FAILURES:
             self.failures.append(failure)
 
-    def _hear_waiting(self, pod: Pod, speaker: Speaker, status: ContainerStatus) -> None:
+    def _observe_waiting(self, pod: Pod, origin: PodContainer, status: ContainerStatus) -> None:
         """Emit why a container cannot start, because it has no log."""
         waiting = status.state.waiting
-        remark = "" if waiting is None or waiting.reason in _ON_THE_WAY else f"{waiting.reason}: {waiting.message}"
-        known = self._remarks.setdefault(pod.metadata.uid, {})
-        if remark and known.get(speaker.container) != remark:
-            known[speaker.container] = remark
-            self._remark(speaker, remark)
+        remark = "" if waiting is None or waiting.reason in _STARTING else f"{waiting.reason}: {waiting.message}"
+        # Pods of one clique cannot start for the same reason: it is printed once.
+        key = (pod.metadata.namespace, pod.metadata.labels.get(labels.PODCLIQUE, ""), origin.container)
+        if remark and self._remarks.get(key) != remark:
+            self._remarks[key] = remark
+            self._emit_remark(origin, remark)
 
-    def _remark(self, speaker: Speaker, text: str) -> None:
-        self._tell(PodLine(speaker=speaker, written_at="", text=text, is_remark=True))
+    def _emit_remark(self, origin: PodContainer, text: str) -> None:
+        self._emit(PodLine(origin=origin, written_at="", text=text, is_remark=True))
 
-    def _hear_event(self, event: _Event) -> None:
+    def _observe_event(self, event: _Event) -> None:
         """Emit warnings and restarts of sets and gangs. Pods and cliques are covered by their containers."""
         kind, reason = event.involved_object.kind, event.reason
-        is_trouble = event.type == "Warning" and reason not in _UNTOLD_REASONS
-        if kind in _TOLD_KINDS and (is_trouble or reason in _TOLD_REASONS):
+        is_warning = event.type == "Warning" and reason not in _HIDDEN_REASONS
+        if kind in _SHOWN_KINDS and (is_warning or reason in _SHOWN_REASONS):
             about = f"{KINDS[kind.lower()][0]}/{event.involved_object.name}"
-            self._tell(RunEvent(about=about, reason=event.reason, message=event.message, at=event.last_timestamp))
+            self._emit(RunEvent(about=about, reason=event.reason, message=event.message, at=event.last_timestamp))
 
     def _forget(self, uid: Uid) -> None:
         for run in self._runs.pop(uid, {}).values():
             run.close()
-        self._remarks.pop(uid, None)
         self._failed.pop(uid, None)
 
 
-class _Run:
+class _ContainerRun:
     """One run of a container, from its first line to its last."""
 
     def __init__(
-        self, source: LogSource, pod: JsonObject, speaker: Speaker, state: JsonObject, tell: Callable[[Heard], None]
+        self,
+        source: LogSource,
+        pod: JsonObject,
+        origin: PodContainer,
+        state: JsonObject,
+        emit: Callable[[OutputItem], None],
     ) -> None:
         self._source = source
-        self._speaker = speaker
-        self._tell = tell
+        self._origin = origin
+        self._emit = emit
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self.is_over = False
         # Lines that were emitted, for a source that returns only the whole log.
-        self._known: Counter[LogLine] = Counter()
+        self._emitted: Counter[LogLine] = Counter()
         # Read at once: the files of the pod may be deleted a moment later.
-        self._tail: LogTail | None = source.follow(pod, speaker.container, state, self._read)
+        self._tail: LogTail | None = source.follow(pod, origin.container, state, self._read_tail)
 
-    def look(self, pod: JsonObject, state: JsonObject) -> None:
+    def read(self, pod: JsonObject, state: JsonObject) -> None:
         if self._tail is not None:
-            self._read()
+            self._read_tail()
             return
-        left = self._known.copy()
-        for line in self._source.lines(pod, self._speaker.container, state):
+        left = self._emitted.copy()
+        for line in self._source.lines(pod, self._origin.container, state):
             left[line] -= 1
             if left[line] < 0:
-                self._known[line] += 1
-                self._take(line)
+                self._emitted[line] += 1
+                self._emit_line(line)
 
     def close(self) -> None:
         if self._tail is not None and not self.is_over:
-            self._read()
+            self._read_tail()
             self._tail.close()
         self.is_over = True
 
-    def _read(self) -> None:
+    def _read_tail(self) -> None:
         if self._tail is not None and not self.is_over:
-            for line in self._tail.news():
-                self._take(line)
+            for line in self._tail.new_lines():
+                self._emit_line(line)
 
-    def _take(self, line: LogLine) -> None:
+    def _emit_line(self, line: LogLine) -> None:
         self.last_lines.append(line.text)
-        self._tell(PodLine(speaker=self._speaker, written_at=line.written_at, text=line.text))
+        self._emit(PodLine(origin=self._origin, written_at=line.written_at, text=line.text))
 
 
-def _failure(
+def _build_failure(
     pod: Pod,
     where: str,
     *,
@@ -273,11 +281,11 @@ def _failure(
     )
 
 
-def _speaker(pod: JsonObject, status: ContainerStatus) -> Speaker:
+def _container_of(pod: JsonObject, status: ContainerStatus) -> PodContainer:
     spec = pod["spec"]
     others = len(items(spec.get("containers"))) + len(items(spec.get("initContainers"))) - 1
     name = str(pod["metadata"]["name"])
-    return Speaker(
+    return PodContainer(
         pod=name, container=status.name, host=str(spec.get("hostname") or name), is_alone=others == 0
     )  # fmt: skip
 
@@ -291,7 +299,7 @@ def _runs_in(pod: JsonObject, status: ContainerStatus) -> Iterator[tuple[JsonObj
         yield part(raw.get("state")), status.state.terminated
 
 
-def _identity(pod: JsonObject, container: str, state: JsonObject) -> str:
+def _run_id(pod: JsonObject, container: str, state: JsonObject) -> str:
     """Return an id of a run that is stable while the status contains it: container id and start time."""
     ended, running = part(state.get("terminated")), part(state.get("running"))
     number = ended.get("containerID") or container_status(pod, container).get("containerID") or ""

@@ -1,6 +1,5 @@
 """Render the output of `grove run`: the lines of pods with prefixes, and the summary. Pure; `output.py` prints."""
 
-import re
 import signal
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -8,56 +7,51 @@ from datetime import timedelta
 from grove.api.types.podcliqueset import SetPhase, WorkloadType
 from grove.api.values.durations import format_duration
 from grove.cli.commands.why import why_rows
+from grove.cli.common.hints import name_with_namespace
 from grove.cli.common.output import Cell, Row, Tone
-from grove.cli.run.exit_status import RunResult, SetOutcome, Summary
-from grove.cli.run.pod_output import ContainerFailure, Heard, PodLine, RunEvent, Speaker
-from grove.planner.explain.text import counted
+from grove.cli.common.pod_prefix import PodPrefixes, strip_controls
+from grove.cli.run.exit_status import RunResult, SetResult, Summary
+from grove.cli.run.pod_output import ContainerFailure, OutputItem, PodLine, RunEvent
+from grove.planner.explain.text import count_noun
 
-HUES = (Tone.FIRST_HUE, Tone.SECOND_HUE, Tone.THIRD_HUE, Tone.FOURTH_HUE, Tone.FIFTH_HUE, Tone.SIXTH_HUE)
 # After the first failure, which is printed in full.
-MOST_FURTHER_FAILURES = 5
+MAX_FURTHER_FAILURES = 5
 
-# Escape sequences and control characters except the tab: they would move the cursor or change colors.
-_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.?|[\x00-\x08\x0b-\x1f\x7f]")
 _PHASE_TONES = {SetPhase.SUCCEEDED.value: Tone.GOOD, SetPhase.FAILED.value: Tone.BAD}
-_BEFORE_ITS_END = {
+_WHEN_STOPPED = {
     RunResult.AVAILABLE: " and available",
     RunResult.FAILED: " when another set failed",
-    RunResult.TIMED_OUT: " when its time was up",
-    RunResult.INTERRUPTED: " when it was interrupted",
-    RunResult.TERMINATED: " when it was told to end",
+    RunResult.CANNOT_START: " and cannot start",
+    RunResult.TIMED_OUT: " when the timeout expired",
+    RunResult.INTERRUPTED: " when interrupted",
+    RunResult.TERMINATED: " when terminated",
 }
 
 
 class Prefixes:
-    """Prefixes of pod lines: as wide as the widest so far, with one color per host and its successors."""
+    """Rows and lines of pods, each with the prefix of its pod."""
 
     def __init__(self) -> None:
-        self._width = 0
-        self._hues: dict[str, Tone] = {}
+        self._prefixes = PodPrefixes()
 
-    def plain(self, heard: Heard) -> str:
-        if isinstance(heard, RunEvent):
-            return _happening(heard)
-        return f"{self._name(heard.speaker)} {_mark(heard)} {heard.text}"
+    def plain_line(self, item: OutputItem) -> str:
+        if isinstance(item, RunEvent):
+            return _format_event(item)
+        return f"{self._prefix(item).text} {_mark(item)} {item.text}"
 
-    def row(self, heard: Heard) -> Row:
+    def row(self, item: OutputItem) -> Row:
         """Return a row for a terminal, without control characters."""
-        if isinstance(heard, RunEvent):
-            return (Cell(_happening(heard), Tone.WAITING),)
-        hue = self._hues.setdefault(heard.speaker.host, HUES[len(self._hues) % len(HUES)])
-        text = _CONTROLS.sub("", heard.text)
-        return (Cell(self._name(heard.speaker), hue), Cell(f"{_mark(heard)} {text}", _tone(heard)))
+        if isinstance(item, RunEvent):
+            return (Cell(_format_event(item), Tone.WAITING),)
+        return (self._prefix(item), Cell(f"{_mark(item)} {strip_controls(item.text)}", _tone(item)))
 
-    def _name(self, speaker: Speaker) -> str:
-        name = str(speaker)
-        self._width = max(self._width, len(name))
-        return name.ljust(self._width)
+    def _prefix(self, line: PodLine) -> Cell:
+        return self._prefixes.cell(str(line.origin), line.origin.host)
 
 
-def _happening(happening: RunEvent) -> str:
-    at = f"{happening.at:%H:%M:%S} " if happening.at is not None else ""
-    return f"{at}{happening.about} {happening.reason}: {happening.message}"
+def _format_event(event: RunEvent) -> str:
+    at = f"{event.at:%H:%M:%S} " if event.at is not None else ""
+    return f"{at}{event.about} {event.reason}: {event.message}"
 
 
 def _mark(line: PodLine) -> str:
@@ -72,14 +66,16 @@ def summary_rows(summary: Summary) -> list[Row]:
     return [row for one in summary.sets for row in _set_rows(one, summary)]
 
 
-def _set_rows(one: SetOutcome, summary: Summary) -> Iterator[Row]:
+def _set_rows(one: SetResult, summary: Summary) -> Iterator[Row]:
     is_over = one.phase in _PHASE_TONES
-    when = "" if is_over else _BEFORE_ITS_END.get(summary.outcome, "")
+    when = "" if is_over else _WHEN_STOPPED.get(summary.outcome, "")
     took = format_duration(timedelta(milliseconds=round(summary.seconds * 10) * 100))
-    text = f"pcs/{one.name} {one.phase}{when} after {took}"
+    text = f"{name_with_namespace(f'pcs/{one.name}', one.namespace)} {one.phase}{when} after {took}"
     if one.workload_type == WorkloadType.TRAINING:
-        text += f", {counted(one.restarts + 1, 'attempt')} ({counted(one.restarts, 'restart')})"
-    text += f": {one.message}" if one.message else ""
+        text += f", {count_noun(one.restarts + 1, 'attempt')} ({count_noun(one.restarts, 'restart')})"
+    # With a failure, the rest of the message repeats the lines below.
+    message = one.message.partition(": ")[0] if one.failures else one.message
+    text += f": {message}" if message else ""
     yield (Cell(text, _PHASE_TONES.get(one.phase, Tone.WAITING)),)
     yield from why_rows(one.waits_for)
     if one.failures:
@@ -89,14 +85,14 @@ def _set_rows(one: SetOutcome, summary: Summary) -> Iterator[Row]:
 def _failure_rows(failures: Sequence[ContainerFailure]) -> Iterator[Row]:
     first, *others = failures
     further = _first_of_attempts(others, after=first.attempt)
-    lines = "; its last lines:" if first.last_lines else "; it wrote nothing"
-    yield (Cell(f"Failed first: {_failure(first)}{lines}", Tone.BAD),)
+    lines = "; its last lines:" if first.last_lines else "; it printed nothing"
+    yield (Cell(f"Failed first: {_describe_failure(first)}{lines}", Tone.BAD),)
     for line in first.last_lines:
-        yield (Cell(f"  {_CONTROLS.sub('', line)}", Tone.PLAIN),)
-    for failure in further[:MOST_FURTHER_FAILURES]:
-        yield (Cell(f"Then: {_failure(failure)}", Tone.FAINT),)
-    if len(further) > MOST_FURTHER_FAILURES:
-        yield (Cell(f"... and {counted(len(further) - MOST_FURTHER_FAILURES, 'more failure')}", Tone.FAINT),)
+        yield (Cell(f"  {strip_controls(line)}", Tone.PLAIN),)
+    for failure in further[:MAX_FURTHER_FAILURES]:
+        yield (Cell(f"Then: {_describe_failure(failure)}", Tone.FAINT),)
+    if len(further) > MAX_FURTHER_FAILURES:
+        yield (Cell(f"... and {count_noun(len(further) - MAX_FURTHER_FAILURES, 'more failure')}", Tone.FAINT),)
 
 
 def _first_of_attempts(failures: Sequence[ContainerFailure], *, after: int) -> list[ContainerFailure]:
@@ -108,13 +104,13 @@ def _first_of_attempts(failures: Sequence[ContainerFailure], *, after: int) -> l
     return list(found.values())
 
 
-def _failure(failure: ContainerFailure) -> str:
-    return f"pod/{failure.where}, {_cause(failure)}, in attempt {failure.attempt}"
+def _describe_failure(failure: ContainerFailure) -> str:
+    return f"pod/{failure.where}, {_describe_cause(failure)}, in attempt {failure.attempt}"
 
 
-def _cause(failure: ContainerFailure) -> str:
+def _describe_cause(failure: ContainerFailure) -> str:
     if failure.exit_code is None:
-        return failure.reason or "it failed"
+        return failure.reason or "the pod failed"
     killed = _signal_name(failure.exit_code - 128)
     return f"exit code {failure.exit_code}{f' ({killed})' if killed else ''}"
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from random import Random
 from typing import Any, Protocol
 
@@ -15,27 +14,39 @@ from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import PodGang
 from grove.cli.common import output
+from grove.cli.common.live_display import call_on_resize, open_live_draw
 from grove.cli.common.output import Format, Row
-from grove.cli.status.tree import SetNode, SetObjects, build_tree, without_pods
-from grove.cli.status.tree_diff import changes
-from grove.cli.status.tree_view import table_rows, tree_rows
+from grove.cli.status.tree import SetNode, SetObjects, build_tree
+from grove.cli.status.tree_diff import describe_tree_changes
+from grove.cli.status.tree_view import PageSize, page_rows
 from grove.clock import Clock
 from grove.kube.client import Client
 from grove.kube.reflector import Reflector
 from grove.kube.store import Store
 
 SHORTEST_PAUSE_SECONDS = 0.2
-# Rendering takes at most a tenth of the time, even for large sets.
 PAUSE_PER_COST = 9.0
+DEFAULT_NAMESPACE = "default"
+NO_SETS = "no PodCliqueSets yet; `grove apply -f FILE` creates one"
 
 
-class Followed:
+class SetWatcher:
     """A watcher of one set, or without a name of all sets.
 
     `run` watches until cancelled; `trees` returns the current state of the caches.
     """
 
-    def __init__(self, client: Client, clock: Clock, random: Random, *, namespace: str = "", name: str = "") -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        random: Random,
+        *,
+        namespace: str = "",
+        name: str = "",
+        selector: str = "",
+    ) -> None:
+        """`selector`: the labels of the sets. Their children are found by owner references."""
         self._client = client
         self._clock = clock
         self._random = random
@@ -46,20 +57,20 @@ class Followed:
         self._gangs: Store[PodGang] = Store()
         self._pods: Store[Pod] = Store()
         self.changed = asyncio.Event()
-        self.seen = asyncio.Event()
+        self.listed = asyncio.Event()
         """Set when everything was listed once."""
-        chosen = {labels.PART_OF: name} if name else {}
-        parts = labels.selector({labels.MANAGED_BY: labels.MANAGED_BY_VALUE, **chosen})
+        part_of = {labels.PART_OF: name} if name else {}
+        children = labels.selector({labels.MANAGED_BY: labels.MANAGED_BY_VALUE, **part_of})
         # Resource, store, label selector, field selector.
         self._kinds: tuple[tuple[Resource[Any], Store[Any], str, str], ...] = (
-            (PODCLIQUESETS, self._sets, "", f"metadata.name={name}" if name else ""),
-            (GROUPS, self._groups, parts, ""),
-            (PODCLIQUES, self._cliques, parts, ""),
-            (PODGANGS, self._gangs, parts, ""),
-            (PODS, self._pods, parts, ""),
+            (PODCLIQUESETS, self._sets, selector, f"metadata.name={name}" if name else ""),
+            (GROUPS, self._groups, children, ""),
+            (PODCLIQUES, self._cliques, children, ""),
+            (PODGANGS, self._gangs, children, ""),
+            (PODS, self._pods, children, ""),
         )
 
-    async def look_once(self) -> list[SetNode]:
+    async def list_once(self) -> list[SetNode]:
         """List once, without watching. Raises `ApiError`."""
         listings = await asyncio.gather(
             *(
@@ -73,14 +84,16 @@ class Followed:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            reflectors = [self._reflector(*kind) for kind in self._kinds]
+            reflectors = [self._build_reflector(*kind) for kind in self._kinds]
             for reflector in reflectors:
                 tasks.create_task(reflector.run())
             for reflector in reflectors:
                 await reflector.listed.wait()
-            self.seen.set()
+            self.listed.set()
 
-    def _reflector(self, resource: Resource[Any], store: Store[Any], by_label: str, by_field: str) -> Reflector[Any]:
+    def _build_reflector(
+        self, resource: Resource[Any], store: Store[Any], by_label: str, by_field: str
+    ) -> Reflector[Any]:
         store.subscribe(lambda *_: self.changed.set())
         return Reflector(
             self._client,
@@ -97,30 +110,31 @@ class Followed:
         return [build_tree(objects) for objects in self.objects()]
 
     def objects(self) -> list[SetObjects]:
+        """Return every set with its children, found by owner references, sorted by namespace and name."""
         sets = sorted(self._sets.values(), key=lambda pcs: (pcs.metadata.namespace, pcs.metadata.name))
-        parts = [Parts(pcs) for pcs in sets]
-        owners: dict[OwnerKey | None, Parts] = {
-            PODCLIQUESETS.owner_key(pcs.metadata): mine for pcs, mine in zip(sets, parts, strict=True)
+        found = [_SetChildren(pcs) for pcs in sets]
+        owners: dict[OwnerKey | None, _SetChildren] = {
+            PODCLIQUESETS.owner_key(pcs.metadata): children for pcs, children in zip(sets, found, strict=True)
         }
         for group in self._groups.values():
-            if (mine := owners.get(group.metadata.controller)) is not None:
-                mine.groups.append(group)
-                owners[GROUPS.owner_key(group.metadata)] = mine
+            if (children := owners.get(group.metadata.controller)) is not None:
+                children.groups.append(group)
+                owners[GROUPS.owner_key(group.metadata)] = children
         for gang in self._gangs.values():
-            if (mine := owners.get(gang.metadata.controller)) is not None:
-                mine.gangs.append(gang)
+            if (children := owners.get(gang.metadata.controller)) is not None:
+                children.gangs.append(gang)
         for clique in self._cliques.values():
-            if (mine := owners.get(clique.metadata.controller)) is not None:
-                mine.cliques.append(clique)
-                owners[PODCLIQUES.owner_key(clique.metadata)] = mine
+            if (children := owners.get(clique.metadata.controller)) is not None:
+                children.cliques.append(clique)
+                owners[PODCLIQUES.owner_key(clique.metadata)] = children
         for pod in self._pods.values():
-            if (mine := owners.get(pod.metadata.controller)) is not None:
-                mine.pods.append(pod)
-        return [mine.objects() for mine in parts]
+            if (children := owners.get(pod.metadata.controller)) is not None:
+                children.pods.append(pod)
+        return [children.objects() for children in found]
 
 
-class Parts:
-    """A set and its children that were found so far."""
+class _SetChildren:
+    """A set and the children that were found so far."""
 
     def __init__(self, pcs: PodCliqueSet) -> None:
         self._pcs = pcs
@@ -139,44 +153,47 @@ class Parts:
         )
 
 
-class Look(Protocol):
-    """A renderer of trees."""
+class TreeRenderer(Protocol):
+    """An output for trees of sets."""
 
     @property
     def redraw_seconds(self) -> float | None:
         """The time after which to render again even if nothing changed."""
 
-    def tell(self, trees: Sequence[SetNode]) -> None: ...
+    def render(self, trees: Sequence[SetNode]) -> None: ...
 
 
-async def show_for_ever(followed: Followed, clock: Clock, output_format: Format, *, is_one: bool = False) -> None:
+async def show_changes(
+    watcher: SetWatcher, clock: Clock, output_format: Format, *, home: str = DEFAULT_NAMESPACE
+) -> None:
     """Print sets until cancelled: a live tree on a terminal, else a line per change, or a line of JSON per change."""
     if output_format is Format.JSON:
-        await keep_looking(followed, clock, Records())
+        await render_changes(watcher, clock, TreeJsonLines())
     elif output.is_terminal():
-        with output.screen() as draw:
-            await keep_looking(followed, clock, LiveTree(clock, draw, is_one=is_one))
+        with open_live_draw() as draw, call_on_resize(watcher.changed.set):
+            await render_changes(watcher, clock, LiveTree(clock, draw, home=home))
     else:
-        await keep_looking(followed, clock, Changes(clock))
+        await render_changes(watcher, clock, TreeChangeLines(clock))
 
 
-async def keep_looking(followed: Followed, clock: Clock, look: Look) -> None:
+async def render_changes(watcher: SetWatcher, clock: Clock, renderer: TreeRenderer) -> None:
     """Render changes until cancelled, with pauses that leave most of the time to other tasks."""
-    await followed.seen.wait()
+    await watcher.listed.wait()
     while True:
         began_at = clock.monotonic()
-        followed.changed.clear()
-        look.tell(followed.trees())
-        await _next(followed, clock, clock.monotonic() - began_at, at_most=look.redraw_seconds)
+        watcher.changed.clear()
+        renderer.render(watcher.trees())
+        await pause(clock, clock.monotonic() - began_at)
+        await wait_for_change(watcher.changed, renderer.redraw_seconds)
 
 
-class Records:
+class TreeJsonLines:
     """A renderer that prints all sets as one line of JSON."""
 
     redraw_seconds = None
 
-    def tell(self, trees: Sequence[SetNode]) -> None:
-        output.say_json_line(trees)
+    def render(self, trees: Sequence[SetNode]) -> None:
+        output.print_json_line(trees)
 
 
 class LiveTree:
@@ -189,35 +206,29 @@ class LiveTree:
         clock: Clock,
         draw: Callable[[Sequence[Row]], None],
         *,
-        is_one: bool = False,
+        home: str = DEFAULT_NAMESPACE,
         share: float = 1.0,
         has_hint: bool = True,
     ) -> None:
-        """`share`: the part of the terminal's height to use. `has_hint`: whether to print the `grove why` hint."""
+        """`home`: the namespace that needs no `-n`. `share`: the part of the terminal's height to use.
+
+        `has_hint`: whether to print the `grove why` hint.
+        """
         self._clock = clock
         self._draw = draw
-        self._is_one = is_one
+        self._home = home
         self._share = share
         self._has_hint = has_hint
 
-    def tell(self, trees: Sequence[SetNode]) -> None:
-        height = max(1, int(output.height() * self._share))
-        self._draw(picture(trees, self._clock.now(), height, is_one=self._is_one, has_hint=self._has_hint))
+    def render(self, trees: Sequence[SetNode]) -> None:
+        if not trees:
+            self._draw([(output.Cell(NO_SETS, output.Tone.FAINT),)])
+            return
+        page = PageSize(width=output.width(), height=max(1, int(output.height() * self._share)))
+        self._draw(page_rows(trees, self._clock.now(), page, home=self._home, has_hint=self._has_hint))
 
 
-def picture(trees: Sequence[SetNode], now: datetime, height: int, *, is_one: bool, has_hint: bool = True) -> list[Row]:
-    """Return as much detail as fits the height: with pods, without pods, or one line per set."""
-    if not trees:
-        return [(output.Cell("no PodCliqueSets yet", output.Tone.FAINT),)]
-    rows = [row for tree in trees for row in tree_rows(tree, now, has_hint=has_hint)]
-    if len(rows) > height:
-        rows = [row for tree in trees for row in tree_rows(without_pods(tree), now, has_hint=has_hint)]
-    if len(rows) > height and not is_one:
-        rows = table_rows(trees, now, has_namespaces=True)
-    return rows
-
-
-class Changes:
+class TreeChangeLines:
     """A renderer that prints one line with the time per change."""
 
     redraw_seconds = None
@@ -226,17 +237,21 @@ class Changes:
         self._clock = clock
         self._before: Sequence[SetNode] = ()
 
-    def tell(self, trees: Sequence[SetNode]) -> None:
-        for line in changes(self._before, trees):
-            output.say(f"{self._clock.now():%H:%M:%S} {line}")
+    def render(self, trees: Sequence[SetNode]) -> None:
+        for line in describe_tree_changes(self._before, trees):
+            output.print_line(f"{self._clock.now():%H:%M:%S} {line}")
         self._before = trees
 
 
-async def _next(followed: Followed, clock: Clock, cost: float, *, at_most: float | None) -> None:
-    """Sleep for a pause that depends on the cost, then wait for a change, but at most `at_most` seconds."""
-    await clock.sleep(max(SHORTEST_PAUSE_SECONDS, PAUSE_PER_COST * cost))
+async def pause(clock: Clock, cost_seconds: float) -> None:
+    """Sleep after a rendering that took so long, so that rendering takes at most a tenth of the time."""
+    await clock.sleep(max(SHORTEST_PAUSE_SECONDS, PAUSE_PER_COST * cost_seconds))
+
+
+async def wait_for_change(changed: asyncio.Event, at_most: float | None) -> None:
+    """Wait for the event, but at most so many seconds."""
     try:
         async with asyncio.timeout(at_most):
-            await followed.changed.wait()
+            await changed.wait()
     except TimeoutError:
         return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from grove.api import labels, names
-from grove.api.reasons import ConditionType
+from grove.api.reasons import STATE_CONDITIONS, ConditionType
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS
 from grove.api.types.meta import (
     Condition,
@@ -32,11 +32,21 @@ from grove.api.types.podgang import GangPhase, PodGang
 if TYPE_CHECKING:
     from grove.planner.snapshot import SetContext
 
-LEAVING = "Terminating"
+TERMINATING = "Terminating"
 GATED = "Gated"
 BREACHED = "Breached"
-REFUSED = "Refused"
+REJECTED = "Rejected"
 AT_ZERO = "ScaledToZero"
+_WORST_FIRST = (
+    TERMINATING,
+    REJECTED,
+    BREACHED,
+    GangPhase.PENDING.value,
+    GangPhase.STARTING.value,
+    GangPhase.RUNNING.value,
+    SetPhase.SUCCEEDED.value,
+    AT_ZERO,
+)
 
 
 class SetObjects(WireStruct):
@@ -55,6 +65,12 @@ class PodCounts(WireStruct):
     wanted: int = 0
     ready: int = 0
     scheduled: int = 0
+    # Only in training sets: pods that ended with exit code 0. They are not ready any more.
+    succeeded: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        return self.ready + self.succeeded >= self.wanted
 
 
 class PodNode(WireStruct):
@@ -185,23 +201,24 @@ def build_tree(objects: SetObjects) -> SetNode:
     return SetNode(
         name=pcs.metadata.name,
         namespace=pcs.metadata.namespace,
-        phase=LEAVING if pcs.metadata.is_terminating else pcs.status.phase or SetPhase.PENDING,
+        phase=TERMINATING if pcs.metadata.is_terminating else pcs.status.phase or SetPhase.PENDING,
         replicas=pcs.spec.replicas,
         available_replicas=pcs.status.available_replicas,
         updated_replicas=pcs.status.updated_replicas,
         counts=_sum(replica.counts for replica in replicas),
         created_at=pcs.metadata.creation_timestamp,
-        problems=_problems(pcs.status.conditions),
-        updating=_updating(objects),
-        training=_training(pcs),
+        problems=_find_problems(pcs.status.conditions),
+        updating=_build_updating(objects),
+        training=_build_training(pcs),
         set_replicas=replicas,
     )
 
 
-def _training(pcs: PodCliqueSet) -> Training | None:
+def _build_training(pcs: PodCliqueSet) -> Training | None:
     if pcs.spec.workload_type != WorkloadType.TRAINING:
         return None
-    from grove.planner.training.lifecycle import budget_of, deadline_of, is_finished
+    from grove.planner.training.lifecycle import deadline_of, is_finished
+    from grove.planner.training.restarts import budget_of
 
     return Training(
         restarts=pcs.status.restart_count or 0,
@@ -210,7 +227,7 @@ def _training(pcs: PodCliqueSet) -> Training | None:
     )
 
 
-def _updating(objects: SetObjects) -> Updating | None:
+def _build_updating(objects: SetObjects) -> Updating | None:
     progress = objects.pcs.status.rolling_update_progress
     if progress is None or progress.update_started_at is None or progress.update_ended_at is not None:
         return None
@@ -249,26 +266,30 @@ def is_settled(node: SetNode) -> bool:
     """Return whether all pods are ready or the set succeeded, and no condition needs attention."""
     if node.phase == SetPhase.SUCCEEDED:
         return not node.problems
-    is_whole = node.available_replicas >= node.replicas and node.counts.ready >= node.counts.wanted
-    return is_whole and node.phase not in (LEAVING, SetPhase.FAILED) and not node.problems
+    return is_complete(node) and node.phase not in (TERMINATING, SetPhase.FAILED) and not node.problems
 
 
-def _problems(conditions: tuple[Condition, ...]) -> tuple[Problem, ...]:
-    """Return all true conditions. Every condition type of a set reports a problem."""
+def is_complete(node: SetNode) -> bool:
+    """Return whether all replicas are available and no pod is missing."""
+    return node.available_replicas >= node.replicas and node.counts.is_complete
+
+
+def _find_problems(conditions: tuple[Condition, ...]) -> tuple[Problem, ...]:
+    """Return the true conditions that report a problem."""
     return tuple(
         Problem(type=condition.type, reason=condition.reason, message=condition.message)
         for condition in conditions
-        if condition.status == "True"
+        if condition.status == "True" and condition.type not in STATE_CONDITIONS
     )
 
 
 def _build_replicas(objects: SetObjects) -> tuple[ReplicaNode, ...]:
-    pods = group_by_owner(sorted(objects.pods, key=_order))
-    cliques = group_by_owner(sorted(objects.cliques, key=_order))
+    pods = group_by_owner(sorted(objects.pods, key=_sort_key))
+    cliques = group_by_owner(sorted(objects.cliques, key=_sort_key))
     owner = PODCLIQUESETS.owner_key(objects.pcs.metadata)
     standalone = _by_index(cliques.get(owner, []), labels.SET_REPLICA_INDEX)
-    groups = _by_index(_owned(objects.groups, owner), labels.SET_REPLICA_INDEX)
-    gangs = {gang.metadata.name: gang for gang in _owned(objects.gangs, owner)}
+    groups = _by_index(_select_owned(objects.groups, owner), labels.SET_REPLICA_INDEX)
+    gangs = {gang.metadata.name: gang for gang in _select_owned(objects.gangs, owner)}
     indices = sorted({*range(objects.pcs.spec.replicas), *standalone, *groups})
     deadlines = Deadlines(objects.pcs)
     return tuple(
@@ -314,7 +335,7 @@ def _replica_phase(gang: PodGang | None, cliques: tuple[CliqueNode, ...], groups
 def _gang_phase(gang: PodGang | None) -> str:
     if gang is None:
         return GangPhase.PENDING
-    return LEAVING if gang.metadata.is_terminating else gang.status.phase or GangPhase.PENDING
+    return TERMINATING if gang.metadata.is_terminating else gang.status.phase or GangPhase.PENDING
 
 
 def _build_group(
@@ -345,12 +366,12 @@ def _build_group(
 def _group_phase(group: PodCliqueScalingGroup) -> str:
     status = group.status
     if group.metadata.is_terminating:
-        return LEAVING
+        return TERMINATING
     if is_condition_true(status.conditions, ConditionType.MIN_AVAILABLE_BREACHED):
         return BREACHED
     if group.spec.replicas == 0:
         return AT_ZERO
-    return _phase(status.scheduled_replicas, status.available_replicas, group.spec.min_available)
+    return _compute_phase(status.scheduled_replicas, status.available_replicas, group.spec.min_available)
 
 
 def _build_group_replica(
@@ -365,10 +386,18 @@ def _build_group_replica(
     return GroupReplicaNode(
         index=index,
         gang=gang,
-        phase=_gang_phase(gangs.get(gang)),
+        phase=_group_replica_phase(gangs.get(gang), nodes),
         counts=_sum(node.counts for node in nodes),
         cliques=nodes,
     )
+
+
+def _group_replica_phase(gang: PodGang | None, cliques: tuple[CliqueNode, ...]) -> str:
+    """Return the worst phase of its cliques. Its gang may wait for other parts of the set replica."""
+    if gang is not None and gang.metadata.is_terminating:
+        return TERMINATING
+    phases = [clique.phase for clique in cliques]
+    return next((phase for phase in _WORST_FIRST if phase in phases), GangPhase.PENDING)
 
 
 def _build_clique(clique: PodClique, pods: dict[OwnerKey, list[Pod]], deadlines: Deadlines | None) -> CliqueNode:
@@ -378,6 +407,7 @@ def _build_clique(clique: PodClique, pods: dict[OwnerKey, list[Pod]], deadlines:
         wanted=clique.spec.replicas,
         ready=sum(pod.is_ready for pod in staying),
         scheduled=sum(pod.is_scheduled for pod in staying),
+        succeeded=min(len(clique.status.succeeded_indices), clique.spec.replicas),
     )
     return CliqueNode(
         name=clique.metadata.name,
@@ -393,20 +423,20 @@ def _build_clique(clique: PodClique, pods: dict[OwnerKey, list[Pod]], deadlines:
 def _clique_phase(clique: PodClique, counts: PodCounts) -> str:
     conditions = clique.status.conditions
     if clique.metadata.is_terminating:
-        return LEAVING
+        return TERMINATING
     if is_condition_true(conditions, ConditionType.PODS_REJECTED):
-        return REFUSED
+        return REJECTED
     if is_condition_true(conditions, ConditionType.MIN_AVAILABLE_BREACHED):
         return BREACHED
     if is_condition_true(conditions, ConditionType.SUCCEEDED):
         return SetPhase.SUCCEEDED
     if clique.spec.replicas == 0:
         return AT_ZERO
-    return _phase(counts.scheduled, counts.ready, clique.min_available)
+    return _compute_phase(counts.scheduled, counts.ready + counts.succeeded, clique.min_available)
 
 
-def _phase(scheduled: int, ready: int, needed: int) -> str:
-    """Return the phase of a group or clique, in terms of gang phases."""
+def _compute_phase(scheduled: int, ready: int, needed: int) -> str:
+    """Return the phase of a group or clique. It is one of the phases of a gang."""
     if ready >= needed:
         return GangPhase.RUNNING
     return GangPhase.STARTING if scheduled >= needed else GangPhase.PENDING
@@ -425,7 +455,7 @@ def _build_pod(pod: Pod) -> PodNode:
 def _pod_phase(pod: Pod) -> str:
     """Return the status of a pod as `kubectl get pods` prints it."""
     if pod.metadata.is_terminating:
-        return LEAVING
+        return TERMINATING
     if pod.spec.scheduling_gates:
         return GATED
     statuses: Iterable[ContainerStatus] = (*pod.status.init_container_statuses, *pod.status.container_statuses)
@@ -437,12 +467,13 @@ def _pod_phase(pod: Pod) -> str:
 
 
 def _sum(counts: Iterable[PodCounts]) -> PodCounts:
-    wanted = ready = scheduled = 0
+    wanted = ready = scheduled = succeeded = 0
     for count in counts:
         wanted += count.wanted
         ready += count.ready
         scheduled += count.scheduled
-    return PodCounts(wanted=wanted, ready=ready, scheduled=scheduled)
+        succeeded += count.succeeded
+    return PodCounts(wanted=wanted, ready=ready, scheduled=scheduled, succeeded=succeeded)
 
 
 def group_by_owner(objects: Iterable[T]) -> dict[OwnerKey, list[T]]:
@@ -455,11 +486,11 @@ def group_by_owner(objects: Iterable[T]) -> dict[OwnerKey, list[T]]:
     return found
 
 
-def _owned(objects: Iterable[T], owner: OwnerKey) -> list[T]:
-    return sorted((obj for obj in objects if obj.metadata.controller == owner), key=_order)
+def _select_owned(objects: Iterable[T], owner: OwnerKey) -> list[T]:
+    return sorted((obj for obj in objects if obj.metadata.controller == owner), key=_sort_key)
 
 
-def _order(obj: HasMetadata) -> tuple[int, str]:
+def _sort_key(obj: HasMetadata) -> tuple[int, str]:
     """Sort by pod index if there is one, so that pod 10 comes after pod 9."""
     return (_index(obj, labels.POD_INDEX), obj.metadata.name)
 

@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 
+from grove.cli.common.hints import name_with_namespace
 from grove.cli.status.tree import SetNode
 
-MOST_LINES = 20
+MAX_LINES = 20
 
 
-def changes(before: Sequence[SetNode], after: Sequence[SetNode]) -> list[str]:
-    """Return one line per set, gang and problem that was added, removed or changed, up to a limit."""
+def describe_tree_changes(before: Sequence[SetNode], after: Sequence[SetNode]) -> list[str]:
+    """Return one line per set, gang and condition that was added, removed or changed, up to a limit."""
     old, new = dict(_facts(before)), dict(_facts(after))
     lines = [line for name, fact in new.items() if (line := _line(name, old.get(name), fact))]
     lines += [f"{name} is gone" for name in old if name not in new]
-    if len(lines) > MOST_LINES:
-        return [*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES} more changes"]
+    more = len(lines) - MAX_LINES
+    if more > 0:
+        return [*lines[:MAX_LINES], f"... and {more} more {'change' if more == 1 else 'changes'}"]
     return lines
 
 
@@ -30,17 +32,24 @@ def _line(name: str, old: Fact | None, new: Fact) -> str:
 def _facts(sets: Sequence[SetNode]) -> Iterator[tuple[str, Fact]]:
     """Yield names with their phase and details."""
     for node in sets:
-        name = f"pcs/{node.name}"
-        yield name, (node.phase, f", {node.available_replicas}/{node.replicas} replicas available{_ready(node)}")
+        name = name_with_namespace(f"pcs/{node.name}", node.namespace)
+        yield (
+            name,
+            (node.phase, f", {node.available_replicas}/{node.replicas} replicas available{_describe_ready(node)}"),
+        )
         for problem in node.problems:
             yield f"{name} {problem.type}:", (problem.message, "")
         for replica in node.set_replicas:
-            yield f"pg/{replica.gang}", (replica.phase, "")
+            yield name_with_namespace(f"pg/{replica.gang}", node.namespace), (replica.phase, "")
             for group in replica.groups:
                 for one in group.group_replicas:
                     if one.gang != replica.gang:
-                        yield f"pg/{one.gang}", (one.phase, "")
+                        yield name_with_namespace(f"pg/{one.gang}", node.namespace), (one.phase, "")
 
 
-def _ready(node: SetNode) -> str:
-    return f", {node.counts.ready}/{node.counts.wanted} pods ready"
+def _describe_ready(node: SetNode) -> str:
+    counts = node.counts
+    if counts.succeeded and counts.succeeded >= counts.wanted:
+        return f", {counts.succeeded}/{counts.wanted} pods succeeded"
+    succeeded = f", {counts.succeeded} succeeded" if counts.succeeded else ""
+    return f", {counts.ready}/{counts.wanted} pods ready{succeeded}"

@@ -4,7 +4,7 @@ Works with any cluster, with or without an operator, and writes nothing.
 """
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -14,7 +14,6 @@ from grove.api.reasons import ConditionType, Reason
 from grove.api.resources import (
     CONTROLLER_REVISIONS,
     GROUPS,
-    NODES,
     PODCLIQUES,
     PODCLIQUESETS,
     PODGANGS,
@@ -24,12 +23,16 @@ from grove.api.resources import (
     Resource,
 )
 from grove.api.types.controllerrevision import ControllerRevision
-from grove.api.types.meta import Condition, ObjectMeta, Uid, WireStruct, find_condition, is_condition_true
+from grove.api.types.meta import HasMetadata, Uid, find_condition, is_condition_true
 from grove.api.types.podcliqueset import PodCliqueSet
+from grove.api.values.clique_counts import LOCAL_IMAGE
 from grove.backends.registry import SCHEDULERS, Backends
+from grove.cli.common.hints import kubectl_hint
 from grove.cli.common.options import ObjectRef
-from grove.cli.common.resource_args import RESOURCES
-from grove.controller.feature_discovery import seen_features
+from grove.cli.common.resource_args import RESOURCES, no_such_object
+from grove.cli.why.cluster_facts import read_cluster_facts
+from grove.cli.why.status_failure import find_status_failure
+from grove.controller.feature_discovery import read_features
 from grove.controller.informers import NODE_VIEW, Caches
 from grove.controller.rejected_creates import RejectedCreates
 from grove.controller.snapshot_builder import Observer
@@ -37,76 +40,120 @@ from grove.errors import Bug, UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
 from grove.planner.actions import Create
+from grove.planner.explain.finalizers import explain_held_objects
 from grove.planner.explain.text import Explanation
-from grove.planner.explain.why import Explainer, told_failures
+from grove.planner.explain.why import Explainer, recompute_rejections
 from grove.planner.plan import plan
-from grove.planner.snapshot import UNTIL_TOLD, ClusterContext, Snapshot
-from grove.planner.topology.node_label_keys import is_told_to_wait
+from grove.planner.snapshot import UNTIL_RELEASED, ClusterContext, Snapshot
+from grove.planner.topology.node_label_keys import is_reported_waiting
 
-
-class _NodeStatus(WireStruct):
-    conditions: tuple[Condition, ...] = ()
-
-
-class _Node(WireStruct):
-    metadata: ObjectMeta
-    status: _NodeStatus = _NodeStatus()
+# A running operator observes a change within this time.
+OBSERVED_WITHIN = timedelta(seconds=3)
+_PAUSE_SECONDS = 0.5
 
 
 async def explain(client: Client, now: datetime, namespace: str, target: ObjectRef) -> tuple[Explanation, ...]:
-    pcs = await _set_of(client, namespace, target)
+    """Return the explanations of an object, most important first. Raises `UserError` if it does not exist."""
+    found = await _find_object(client, namespace, target)
+    current = await _find_set(client, found, target)
+    if current is None:
+        return _explain_remains(found, target)
+    pcs, now = await _wait_for_operator(client, current, now)
+    pcs = await _with_status_failure(client, pcs)
     caches, failures = Caches(), RejectedCreates()
-    surroundings = ClusterContext(
-        backends=Backends(enabled=SCHEDULERS, features=await seen_features(client)),
-        is_topology_aware=_is_topology_told(pcs),
-        waits_for_topology=is_told_to_wait(pcs.status.conditions),
+    cluster_context = ClusterContext(
+        backends=Backends(enabled=SCHEDULERS, features=await read_features(client)),
+        is_topology_aware=_is_topology_enabled(pcs),
+        waits_for_topology=is_reported_waiting(pcs.status.conditions),
+        init_image=_reported_init_image(pcs),
     )
-    observer = Observer(caches, failures, lambda _: None, surroundings=surroundings)
+    observer = Observer(caches, failures, lambda _: None, cluster=cluster_context)
     await _read(client, pcs, caches)
-    observer.put_offers(surroundings.backends, await _read_scheduler(client, pcs, surroundings.backends, caches))
+    observer.update_features(
+        cluster_context.backends, await _read_scheduler(client, pcs, cluster_context.backends, caches)
+    )
     uid = pcs.metadata.uid
     snapshot = _with_revision(
-        _with_told_outage(_with_told_failures(_seen(observer, uid), observer, failures, uid, now)), now
+        _with_recorded_hold(_with_recorded_rejections(_take_snapshot(observer, uid), observer, failures, uid, now)), now
     )
-    lost = await _lost_nodes(client, caches)
-    explainer = Explainer(snapshot, plan(snapshot, now), now, lost, caches.pods.values())
-    return (*explainer.failing(str(target)), *_explained(explainer, target))
+    facts = await read_cluster_facts(client, caches, now)
+    explainer = Explainer(snapshot, plan(snapshot, now), now, facts, caches.pods.values())
+    return (*explainer.explain_failing_writes(str(target)), *_explain_target(explainer, target))
 
 
-def _explained(explainer: Explainer, target: ObjectRef) -> tuple[Explanation, ...]:
+def _explain_target(explainer: Explainer, target: ObjectRef) -> tuple[Explanation, ...]:
     match target.kind:
         case "podcliqueset":
-            return explainer.of_set()
+            return explainer.explain_set()
         case "podcliquescalinggroup":
-            return explainer.of_group(target.name)
+            return explainer.explain_group(target.name)
         case "podgang":
-            return explainer.of_gang(target.name)
+            return explainer.explain_gang(target.name)
         case "podclique":
-            return explainer.of_clique(target.name)
+            return explainer.explain_clique(target.name)
         case _:
-            return explainer.of_pod(target.name)
+            return explainer.explain_pod(target.name)
 
 
-async def _set_of(client: Client, namespace: str, target: ObjectRef) -> PodCliqueSet:
-    """Return the set of an object. Every object of a set has its name in a label."""
+async def _find_object(client: Client, namespace: str, target: ObjectRef) -> HasMetadata:
     try:
-        found = await client.get(RESOURCES[target.kind], namespace, target.name)
+        return await client.get(RESOURCES[target.kind], namespace, target.name)
     except ApiError as error:
         if not error.is_not_found or "could not find" in error.message:
             raise
-        raise UserError(f"no {target} in namespace {namespace!r}; check the name, and -n") from error
+        raise no_such_object(target, namespace) from error
+
+
+async def _find_set(client: Client, found: HasMetadata, target: ObjectRef) -> PodCliqueSet | None:
+    """Return the set of an object, or None if it is deleted. Every object of a set has its name in a label."""
     if isinstance(found, PodCliqueSet):
         return found
     name = found.metadata.labels.get(labels.PART_OF, "")
     is_ours = found.metadata.labels.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
     if not (is_ours and name):
-        raise UserError(f"{target} does not belong to a PodCliqueSet; `kubectl describe {target}` may tell more")
+        describe = kubectl_hint(f"describe {target}", found.metadata.namespace)
+        raise UserError(f"{target} does not belong to a PodCliqueSet; try `{describe}`")
     try:
-        return await client.get(PODCLIQUESETS, namespace, name)
+        return await client.get(PODCLIQUESETS, found.metadata.namespace, name)
     except ApiError as error:
         if error.is_not_found:
-            raise UserError(f"the set {name!r} of {target} is gone; {target} follows soon") from error
+            return None
         raise
+
+
+async def _with_status_failure(client: Client, pcs: PodCliqueSet) -> PodCliqueSet:
+    """Add the condition that the operator would have written if it could write the status of the set."""
+    found = await find_status_failure(client, pcs)
+    if found is None:
+        return pcs
+    status = msgspec.structs.replace(pcs.status, conditions=(*pcs.status.conditions, found))
+    return msgspec.structs.replace(pcs, status=status)
+
+
+def _reported_init_image(pcs: PodCliqueSet) -> str:
+    """Return an image unless the operator reported that it knows none. Only its absence matters here."""
+    return "" if is_condition_true(pcs.status.conditions, ConditionType.STARTUP_ORDER_UNAVAILABLE) else LOCAL_IMAGE
+
+
+def _explain_remains(found: HasMetadata, target: ObjectRef) -> tuple[Explanation, ...]:
+    """Explain an object whose set is deleted."""
+    if held := explain_held_objects([(str(target), found.metadata)]):
+        return held
+    name = found.metadata.labels[labels.PART_OF]
+    raise UserError(f"pcs/{name}, the set of {target}, is deleted; {target} will be deleted soon")
+
+
+async def _wait_for_operator(client: Client, pcs: PodCliqueSet, now: datetime) -> tuple[PodCliqueSet, datetime]:
+    """Give the operator a moment to observe the latest change, so that `why` explains its result."""
+    waited = timedelta()
+    created = pcs.metadata.creation_timestamp or now
+    if pcs.metadata.is_terminating or (pcs.status.observed_generation is None and now - created > OBSERVED_WITHIN):
+        return pcs, now
+    while pcs.status.observed_generation != pcs.metadata.generation and waited < OBSERVED_WITHIN:
+        await client.clock.sleep(_PAUSE_SECONDS)
+        waited += timedelta(seconds=_PAUSE_SECONDS)
+        pcs = await client.get(PODCLIQUESETS, pcs.metadata.namespace, pcs.metadata.name)
+    return pcs, now + waited
 
 
 async def _read(client: Client, pcs: PodCliqueSet, caches: Caches) -> None:
@@ -121,17 +168,17 @@ async def _read(client: Client, pcs: PodCliqueSet, caches: Caches) -> None:
         store.apply_list(listing, store.begin_list())
 
 
-def _is_topology_told(pcs: PodCliqueSet) -> bool:
+def _is_topology_enabled(pcs: PodCliqueSet) -> bool:
     """Return whether the operator applies topology constraints. If it does not, a condition of the set reports that."""
-    told = find_condition(pcs.status.conditions, ConditionType.TOPOLOGY_LEVELS_UNAVAILABLE)
-    return told is None or told.reason != Reason.TOPOLOGY_AWARE_SCHEDULING_DISABLED
+    condition = find_condition(pcs.status.conditions, ConditionType.TOPOLOGY_LEVELS_UNAVAILABLE)
+    return condition is None or condition.reason != Reason.TOPOLOGY_AWARE_SCHEDULING_DISABLED
 
 
 async def _read_scheduler(client: Client, pcs: PodCliqueSet, backends: Backends, caches: Caches) -> frozenset[str]:
     """Read the objects of the set's scheduler and of the topology. Returns the kinds that are not served."""
-    backend = backends.named(backends.name_for(pcs.spec))
+    backend = backends.get(backends.name_for(pcs.spec))
     missing: list[str] = []
-    kinds: tuple[Resource[Any], ...] = (*backend.mirrors, *backend.queues, TOPOLOGY_BINDINGS, NODE_VIEW)
+    kinds: tuple[Resource[Any], ...] = (*backend.object_kinds, *backend.queues, TOPOLOGY_BINDINGS, NODE_VIEW)
     for kind in kinds:
         namespace = pcs.metadata.namespace if kind.namespaced else ""
         store = caches.store(kind)
@@ -147,54 +194,38 @@ async def _read_scheduler(client: Client, pcs: PodCliqueSet, backends: Backends,
     return frozenset(missing)
 
 
-def _with_told_failures(
+def _with_recorded_rejections(
     snapshot: Snapshot, observer: Observer, failures: RejectedCreates, set_uid: Uid, now: datetime
 ) -> Snapshot:
     """Add the create rejections that the operator recorded in conditions; its memory is not accessible."""
     for replica in snapshot.replicas:
         for clique in replica.cliques.values():
-            for failure in told_failures(clique, now):
+            for failure in recompute_rejections(clique, now):
                 failures.record(
                     set_uid, replica.index, key=failure.key, code=failure.code,
                     message=failure.message, now=failure.last_at,
                 )  # fmt: skip
         observer.mark(set_uid, replica.index)
-    return _seen(observer, set_uid)
+    return _take_snapshot(observer, set_uid)
 
 
-def _with_told_outage(snapshot: Snapshot) -> Snapshot:
+def _with_recorded_hold(snapshot: Snapshot) -> Snapshot:
     """Set the teardown hold from the condition, because it depends on the operator's configuration."""
     is_held = is_condition_true(snapshot.pcs.status.conditions, ConditionType.TEARDOWN_HELD)
-    return msgspec.structs.replace(snapshot, hold_until=UNTIL_TOLD if is_held else None)
+    return msgspec.structs.replace(snapshot, hold_until=UNTIL_RELEASED if is_held else None)
 
 
 def _with_revision(snapshot: Snapshot, now: datetime) -> Snapshot:
-    """Add the revision that the operator would store, if it has not yet, so that the rest can be explained."""
+    """Add the revision that the operator would store first, if none is stored. Later decisions depend on it."""
     creates = [a for c in plan(snapshot, now).chains for stage in c.stages for a in stage if isinstance(a, Create)]
-    drawn = [create.body for create in creates if create.resource is CONTROLLER_REVISIONS]
-    if snapshot.revisions or not drawn:
+    bodies = [create.body for create in creates if create.resource is CONTROLLER_REVISIONS]
+    if snapshot.revisions or not bodies:
         return snapshot
-    return msgspec.structs.replace(snapshot, revisions=(msgspec.convert(drawn[0], ControllerRevision),))
+    return msgspec.structs.replace(snapshot, revisions=(msgspec.convert(bodies[0], ControllerRevision),))
 
 
-def _seen(observer: Observer, set_uid: Uid) -> Snapshot:
+def _take_snapshot(observer: Observer, set_uid: Uid) -> Snapshot:
     snapshot = observer.snapshot(set_uid)
     if snapshot is None:
         raise Bug(f"set {set_uid} was just read and is not in the cache")
     return snapshot
-
-
-async def _lost_nodes(client: Client, caches: Caches) -> frozenset[str]:
-    """Return the nodes of pods that are not ready or do not exist."""
-    used = {pod.spec.node_name for pod in caches.pods.values() if pod.spec.node_name}
-    if not used:
-        return frozenset()
-    try:
-        nodes = await client.list(NODES.viewed_as(_Node))
-    except ApiError as error:
-        # A user who may read pods may lack permission for nodes.
-        if error.code == 403:
-            return frozenset()
-        raise
-    ready = {node.metadata.name for node in nodes.items if is_condition_true(node.status.conditions, "Ready")}
-    return frozenset(used - ready)

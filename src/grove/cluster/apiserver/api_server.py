@@ -14,24 +14,30 @@ import structlog
 from grove.api.types.admission import AdmissionControl
 from grove.clock import Clock
 from grove.cluster.apiserver import discovery, openapi
-from grove.cluster.apiserver.admission.webhook_dispatcher import Inquiry, WebhookDispatcher
-from grove.cluster.apiserver.admission.webhook_request import Asker, Call, NoVerdict, Outcome, UnansweredError
-from grove.cluster.apiserver.auth.access_reviews import NAMESPACED, Reviews
-from grove.cluster.apiserver.auth.rbac_authorizer import RBAC, RBACAuthorizer, attempt_of
+from grove.cluster.apiserver.admission.webhook_dispatcher import WebhookDispatcher, WebhookSession
+from grove.cluster.apiserver.admission.webhook_request import (
+    Call,
+    CallFailure,
+    CallResult,
+    PendingCallsError,
+    WebhookCaller,
+)
+from grove.cluster.apiserver.auth.access_reviews import NAMESPACED, AccessReviews
+from grove.cluster.apiserver.auth.rbac_authorizer import RBAC, RBACAuthorizer, get_attributes
 from grove.cluster.apiserver.auth.rbac_defaults import store_rbac_defaults
 from grove.cluster.apiserver.auth.tokens import ACCOUNTS, Authenticator, request_token
 from grove.cluster.apiserver.auth.user_info import ADMIN, UserInfo
-from grove.cluster.apiserver.codec.content_negotiation import Form, form_of, metadata_only
-from grove.cluster.apiserver.codec.protobuf import in_json, is_protobuf, options_in_json
-from grove.cluster.apiserver.codec.version_conversion import in_version
+from grove.cluster.apiserver.codec.content_negotiation import Form, negotiate_form, reduce_to_metadata
+from grove.cluster.apiserver.codec.protobuf import is_protobuf, options_to_json_request, to_json_request
+from grove.cluster.apiserver.codec.version_conversion import convert_body
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.discovery import Page
-from grove.cluster.apiserver.printers.table import as_table, included_of
-from grove.cluster.apiserver.registry.crd_strategy import Definitions
-from grove.cluster.apiserver.registry.events_v1 import in_newer_shape
-from grove.cluster.apiserver.registry.metadata import draw_uid
+from grove.cluster.apiserver.discovery import Handler
+from grove.cluster.apiserver.printers.table import encode_table, read_included
+from grove.cluster.apiserver.registry.crd_strategy import CrdController
+from grove.cluster.apiserver.registry.events_v1 import to_events_v1
+from grove.cluster.apiserver.registry.metadata import generate_uid
 from grove.cluster.apiserver.registry.quota import QuotaLedger
-from grove.cluster.apiserver.request_info import RequestInfo, find_target
+from grove.cluster.apiserver.request_info import RequestInfo, resolve_request_info
 from grove.cluster.apiserver.status_errors import (
     StatusError,
     bad_request,
@@ -53,13 +59,13 @@ from grove.cluster.apiserver.verbs.logs import NO_LOGS, LogSource, read_log
 from grove.cluster.apiserver.verbs.patch import patch
 from grove.cluster.apiserver.verbs.read import read_list, read_one
 from grove.cluster.apiserver.verbs.scale import read_scale, write_scale
-from grove.cluster.apiserver.verbs.unsupported_subresources import CLOSED_DOORS, closed_door
+from grove.cluster.apiserver.verbs.unsupported_subresources import UNSUPPORTED_SUBRESOURCES, build_unsupported_error
 from grove.cluster.apiserver.verbs.update import replace
 from grove.cluster.apiserver.verbs.watch import WatchStream, is_watch, open_stream
 from grove.cluster.built_in_resources import DEFINITIONS, NAMESPACES, PODS, SCALES
 from grove.cluster.custom_resource import CustomVersion
-from grove.cluster.resource_registry import Catalogue
-from grove.cluster.storage.store import HISTORY, NotKeptError, Persister, Storage, TooDeepError
+from grove.cluster.resource_registry import ResourceRegistry
+from grove.cluster.storage.store import HISTORY, NotPersistedError, Persister, Storage, TooDeepError
 from grove.errors import require
 from grove.kube.transport import Request, Response
 
@@ -70,9 +76,9 @@ Observer = Callable[[Request, Response], None]
 
 _VERBS = {"POST": "create", "DELETE": "delete"}
 # Each webhook takes one round at most, and so does each change of the object during the calls.
-_MOST_ROUNDS = 200
-_MOST_WARNED_LETTERS, _LONGEST_WARNING, _MOST_WARNINGS = 4096, 256, 64
-_FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_MAX_ROUNDS = 200
+_MAX_WARNING_CHARS, _MAX_WARNING_LENGTH, _MAX_WARNINGS = 4096, 256, 64
+_INITIAL_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 def is_stream(request: Request) -> bool:
@@ -99,121 +105,123 @@ class ApiServer:
         # Called with every request and its response, except watches.
         self.observers = list(observers)
         self._logs = logs
-        self.kinds = Catalogue(self.store)
-        self._ledger = QuotaLedger(self.store)
-        self._context = Context(self.store, clock, random, quotas=self._ledger, admission=admission)
-        self._definitions = Definitions(self._context)
+        self.kinds = ResourceRegistry(self.store)
+        self._quotas = QuotaLedger(self.store)
+        self._context = Context(self.store, clock, random, quotas=self._quotas, admission=admission)
+        self._crds = CrdController(self._context)
         self.authenticator = Authenticator(self.store, clock)
         self._authorizer = RBACAuthorizer(self.store)
-        self._reviews = Reviews(self._context, self._authorizer, self.authenticator)
-        self._ask: Asker = _ask_nobody
+        self._reviews = AccessReviews(self._context, self._authorizer, self.authenticator)
+        self._call_webhook: WebhookCaller = _fail_webhook_call
         # Responses that are not about objects, such as discovery, by path; rebuilt when the served kinds change.
-        self._pages: dict[str, Page] = {}
-        self._pages_edition = -1
-        for name in _FIRST_NAMESPACES:
+        self._handlers: dict[str, Handler] = {}
+        self._handlers_edition = -1
+        for name in _INITIAL_NAMESPACES:
             if self.store.table(NAMESPACES).find("", name) is None:
                 self._create_namespace(name)
-        if self.store.keeper is not None:
-            # Now, and not on first request: a full disk would then roll back the CRDs of Grove.
-            self._definitions.keep_ours()
+        if self.store.persister is not None:
+            # Not on the first request: if the disk is full, the rollback of that request would remove Grove's CRDs.
+            self._crds.update_own_crds()
             store_rbac_defaults(self._context)
 
     def authorize(self, request: Request, user: UserInfo) -> None:
         """Raise `StatusError` unless RBAC allows the request. In-process requests are not authorized."""
         if not user.is_unrestricted:
             store_rbac_defaults(self._context)
-            self._authorizer.check(user, attempt_of(request))
+            self._authorizer.check(user, get_attributes(request))
 
-    def answer(self, request: Request, user: UserInfo = ADMIN) -> Coroutine[Any, Any, Response]:
+    def serve(self, request: Request, user: UserInfo = ADMIN) -> Coroutine[Any, Any, Response]:
         """Handle a request and respond once its result is persisted. A write that cannot be persisted is rejected."""
-        if self.store.keeper is None:
-            return self.handle_asking(request, user)
-        return self._answer_kept(request, user, self.store.keeper)
+        if self.store.persister is None:
+            return self.handle_with_webhooks(request, user)
+        return self._serve_persisted(request, user, self.store.persister)
 
-    async def _answer_kept(self, request: Request, user: UserInfo, keeper: Persister) -> Response:
+    async def _serve_persisted(self, request: Request, user: UserInfo, persister: Persister) -> Response:
         while True:
-            response = await self.handle_asking(request, user)
+            response = await self.handle_with_webhooks(request, user)
             try:
-                await keeper.settled()
+                await persister.wait_persisted()
                 return response
-            except NotKeptError as problem:
+            except NotPersistedError as error:
                 if request.is_write:
-                    return insufficient_storage(str(problem)).response()
+                    return insufficient_storage(str(error)).response()
                 # The state that was read is rolled back: read again.
 
     async def stream(self, request: Request) -> Stream:
         """Open a stream as `open_stream` does, once its initial state is persisted."""
         while True:
             stream = self.open_stream(request)
-            if self.store.keeper is None:
+            if self.store.persister is None:
                 return stream
             try:
-                await self.store.keeper.settled()
+                await self.store.persister.wait_persisted()
                 return stream
-            except NotKeptError:
+            except NotPersistedError:
                 stream.close()
             except BaseException:
                 stream.close()
                 raise
 
-    def ask_webhooks(self, ask: Asker) -> None:
-        """Call admission webhooks from now on."""
-        self._ask = ask
+    def enable_webhooks(self, call_webhook: WebhookCaller) -> None:
+        """Call admission webhooks from now on, with `call_webhook`."""
+        self._call_webhook = call_webhook
         self._context.webhooks = WebhookDispatcher(self.store)
 
-    async def handle_asking(self, request: Request, user: UserInfo = ADMIN) -> Response:
+    async def handle_with_webhooks(self, request: Request, user: UserInfo = ADMIN) -> Response:
         """Handle a request after calling the webhooks. Nothing is written before: a cancelled request has no effect.
 
         The object may change during the calls; then the webhooks are called again.
         """
-        webhook_session: Inquiry | None = None
-        for _ in range(_MOST_ROUNDS):
+        webhook_session: WebhookSession | None = None
+        for _ in range(_MAX_ROUNDS):
             try:
                 return self._handle(request, user, webhook_session)
-            except UnansweredError as unanswered:
+            except PendingCallsError as pending:
                 random = self._context.random
                 if webhook_session is None:
                     # Retry with a fixed random seed and time, so that the object sent to webhooks stays the same.
-                    webhook_session = Inquiry(random.getrandbits(64), self.clock.now())
+                    webhook_session = WebhookSession(random.getrandbits(64), self.clock.now())
                     continue
-                outcomes = await asyncio.gather(*(self._ask(call, draw_uid(random)) for call in unanswered.calls))
-                for call, outcome in zip(unanswered.calls, outcomes, strict=True):
-                    webhook_session.answers[call.key] = outcome
+                results = await asyncio.gather(
+                    *(self._call_webhook(call, generate_uid(random)) for call in pending.calls)
+                )
+                for call, result in zip(pending.calls, results, strict=True):
+                    webhook_session.results[call.key] = result
         return never_settled().response()
 
     def handle(self, request: Request, user: UserInfo = ADMIN) -> Response:
         """Handle any request but a stream, synchronously. Webhooks cannot be called this way."""
         try:
             return self._handle(request, user, None)
-        except UnansweredError:
-            log.error("a webhook had to be asked, and could not", method=request.method, path=request.path)
+        except PendingCallsError:
+            log.error("a synchronous request needs a webhook call", method=request.method, path=request.path)
             return internal_error().response()
 
-    def _handle(self, request: Request, user: UserInfo, webhook_session: Inquiry | None) -> Response:
+    def _handle(self, request: Request, user: UserInfo, webhook_session: WebhookSession | None) -> Response:
         context = self._context
         context.warnings.clear()
         context.program, context.user, context.query = request.program, user, request.query
         context.webhook_session = webhook_session
         if webhook_session is None:
-            return self._attempt(request)
-        chance, context.random = context.random, webhook_session.chance()
+            return self._respond(request)
+        random, context.random = context.random, webhook_session.new_random()
         try:
-            return self._attempt(request)
+            return self._respond(request)
         finally:
-            context.random, context.webhook_session = chance, None
+            context.random, context.webhook_session = random, None
 
-    def _attempt(self, request: Request) -> Response:
+    def _respond(self, request: Request) -> Response:
         try:
-            page = self._page(request.path.rstrip("/"))
+            page = self._find_handler(request.path.rstrip("/"))
             if page is not None:
                 response = page(request)
             elif request.path.startswith(NAMESPACED):
-                response = self._reviews.answer_in_namespace(request)
+                response = self._reviews.handle_namespaced(request)
             else:
-                response = self._answer(request)
-        except StatusError as refused:
-            response = refused.response()
-        except UnansweredError:
+                response = self._handle_resource(request)
+        except StatusError as error:
+            response = error.response()
+        except PendingCallsError:
             raise
         except (RecursionError, TooDeepError):
             response = bad_request("the body is nested too deeply").response()
@@ -222,8 +230,8 @@ class ApiServer:
             log.exception("request failed", method=request.method, path=request.path)
             response = internal_error().response()
         else:
-            self._ledger.settle()
-            self._definitions.settle()
+            self._quotas.settle()
+            self._crds.settle()
         if self._context.warnings:
             response = _with_warnings(response, self._context.warnings)
         for observer in self.observers:
@@ -233,67 +241,71 @@ class ApiServer:
     def open_stream(self, request: Request) -> Stream:
         """Open a watch or a followed log. Raises `ApiError`; an expired revision is reported in the first line."""
         try:
-            target = self._target(request)
+            target = self._resolve(request)
             if is_followed_log(request) and target.resource_info is PODS and target.subresource == "log":
                 return LogStream(self._context, target, request, self._logs)
             if request.method != "GET" or target.name:
                 raise method_not_allowed()
             return open_stream(self._context, target, request)
-        except StatusError as refused:
-            raise refused.api_error() from None
+        except StatusError as error:
+            raise error.api_error() from None
 
-    def _page(self, path: str) -> Page | None:
-        if self._pages_edition != self.kinds.edition:
-            self._pages_edition = self.kinds.edition
-            self._pages = {**discovery.pages(self.kinds), **openapi.pages(self.kinds), **self._reviews.pages()}
-        return self._pages.get(path)
+    def _find_handler(self, path: str) -> Handler | None:
+        if self._handlers_edition != self.kinds.edition:
+            self._handlers_edition = self.kinds.edition
+            self._handlers = {
+                **discovery.build_handlers(self.kinds),
+                **openapi.build_handlers(self.kinds),
+                **self._reviews.build_handlers(),
+            }
+        return self._handlers.get(path)
 
-    def _target(self, request: Request) -> RequestInfo:
-        target = find_target(self.kinds, request)
+    def _resolve(self, request: Request) -> RequestInfo:
+        target = resolve_request_info(self.kinds, request)
         if target.resource_info is DEFINITIONS:
-            self._definitions.store_ours()
+            self._crds.store_own_crds()
         elif target.resource_info.group == RBAC:
             store_rbac_defaults(self._context)
         return target
 
-    def _answer(self, request: Request) -> Response:
-        target = self._target(request)
+    def _handle_resource(self, request: Request) -> Response:
+        target = self._resolve(request)
         if is_protobuf(request):
-            request = _from_protobuf(target, request)
+            request = _decode_protobuf(target, request)
         custom = target.resource_info.custom
-        if not request.accept and not target.is_newer_event and (custom is None or custom.is_shown_as_stored):
+        if not request.accept and not target.is_events_v1 and (custom is None or custom.needs_no_conversion):
             return self._dispatch(target, request)
-        form = form_of(request.accept, is_custom=target.resource_info.is_custom)
-        if target.is_newer_event and request.method != "GET":
+        form = negotiate_form(request.accept, is_custom=target.resource_info.is_custom)
+        if target.is_events_v1 and request.method != "GET":
             raise method_not_allowed()
         response = self._dispatch(target, request)
-        if custom is not None and not custom.is_shown_as_stored:
-            response = self._seen(custom, target, response)
-        return self._formed(form, target, request, response)
+        if custom is not None and not custom.needs_no_conversion:
+            response = self._convert_version(custom, target, response)
+        return self._convert_form(form, target, request, response)
 
-    def _seen(self, custom: CustomVersion, target: RequestInfo, response: Response) -> Response:
+    def _convert_version(self, custom: CustomVersion, target: RequestInfo, response: Response) -> Response:
         """Convert the response to the requested version of a custom kind, and add its deprecation warning."""
         if custom.deprecation is not None:
-            words = f"{target.resource_info.api_version} {target.resource_info.kind} is deprecated"
-            self._context.warnings.insert(0, custom.deprecation or words)
+            message = f"{target.resource_info.api_version} {target.resource_info.kind} is deprecated"
+            self._context.warnings.insert(0, custom.deprecation or message)
         if custom.stored_as is None or target.subresource == "scale":
             return response
-        body = in_version(custom, target.resource_info.api_version, response.body)
+        body = convert_body(custom, target.resource_info.api_version, response.body)
         return Response(status=response.status, body=body, headers=response.headers)
 
-    def _formed(self, form: Form, target: RequestInfo, request: Request, response: Response) -> Response:
+    def _convert_form(self, form: Form, target: RequestInfo, request: Request, response: Response) -> Response:
         """Convert the response to the negotiated form. Deletes and most subresources have only one form."""
         if request.method == "DELETE" or target.subresource not in ("", "status", "scale"):
             return response
         match form:
             case Form.TABLE:
                 shown = SCALES if target.subresource == "scale" else target.resource_info
-                body = as_table(shown, response.body, included_of(request), self.clock.now())
+                body = encode_table(shown, response.body, read_included(request), self.clock.now())
             case Form.METADATA | Form.METADATA_LIST:
                 # The write is done already, so it does not fail because of the requested form.
-                body = metadata_only(response.body, form if request.method == "GET" else Form.METADATA)
-            case Form.OBJECT if target.is_newer_event:
-                body = in_newer_shape(response.body)
+                body = reduce_to_metadata(response.body, form if request.method == "GET" else Form.METADATA)
+            case Form.OBJECT if target.is_events_v1:
+                body = to_events_v1(response.body)
             case Form.OBJECT:
                 return response
             case _:
@@ -348,15 +360,15 @@ class ApiServer:
             case ("status" | "scale" | "binding" | "eviction" | "log" | "finalize" | "token", _) if _is_served(target):
                 verb = _VERBS.get(request.method, "")
                 raise unsupported_verb(resource_info, verb) if resource_info.is_custom else method_not_allowed()
-            case (door, _) if resource_info is PODS and door in CLOSED_DOORS:
-                raise closed_door(self._context, target)
+            case (subresource, _) if resource_info is PODS and subresource in UNSUPPORTED_SUBRESOURCES:
+                raise build_unsupported_error(self._context, target)
             case _:
                 raise not_found(resource_info, target.name) if resource_info.is_custom else unknown_path()
 
     def _create_namespace(self, name: str) -> None:
         body = b'{"metadata":{"name":"%b"}}' % name.encode()
-        answer = create(self._context, RequestInfo(NAMESPACES, ""), Request(method="POST", path="", body=body))
-        require(answer.status == 201, f"namespace {name} can be created in an empty store")
+        response = create(self._context, RequestInfo(NAMESPACES, ""), Request(method="POST", path="", body=body))
+        require(response.status == 201, f"namespace {name} can be created in an empty store")
 
 
 # The type of the body of subresources that do not take the object itself.
@@ -368,14 +380,14 @@ _BODIES = {
 }
 
 
-def _from_protobuf(target: RequestInfo, request: Request) -> Request:
+def _decode_protobuf(target: RequestInfo, request: Request) -> Request:
     """Convert a protobuf body to JSON. Patches are always JSON, and custom kinds have no field numbers."""
     resource_info = target.resource_info
     if request.method == "PATCH" or resource_info.is_custom:
         return request
     if request.method == "DELETE":
-        return options_in_json(request) if request.body else request
-    return in_json(request, *_BODIES.get(target.subresource, (resource_info.api_version, resource_info.kind)))
+        return options_to_json_request(request) if request.body else request
+    return to_json_request(request, *_BODIES.get(target.subresource, (resource_info.api_version, resource_info.kind)))
 
 
 def _is_served(target: RequestInfo) -> bool:
@@ -393,25 +405,25 @@ def _is_served(target: RequestInfo) -> bool:
             return resource_info is PODS
 
 
-async def _ask_nobody(call: Call, uid: str) -> Outcome:
-    return NoVerdict("this cluster asks nobody")
+async def _fail_webhook_call(call: Call, uid: str) -> CallResult:
+    return CallFailure("webhook calls are not enabled in this cluster")
 
 
 def _with_warnings(response: Response, warnings: list[str]) -> Response:
     """Add one `Warning` header line per warning."""
-    lines = "\n".join(f'299 - "{_quoted(warning)}"' for warning in _told_warnings(warnings))
+    lines = "\n".join(f'299 - "{_quote(warning)}"' for warning in _truncate_warnings(warnings))
     return Response(status=response.status, body=response.body, headers={**response.headers, "Warning": lines})
 
 
-def _told_warnings(warnings: list[str]) -> list[str]:
+def _truncate_warnings(warnings: list[str]) -> list[str]:
     """Deduplicate and truncate warnings as a real API server does, to a number of lines that every client reads."""
     texts = list(dict.fromkeys(warnings))
-    if sum(map(len, texts)) > _MOST_WARNED_LETTERS:
-        texts = [text[:_LONGEST_WARNING] for text in texts]
+    if sum(map(len, texts)) > _MAX_WARNING_CHARS:
+        texts = [text[:_MAX_WARNING_LENGTH] for text in texts]
     totals = accumulate(map(len, texts))
-    fitting = [text for text, total in zip(texts, totals, strict=True) if total <= _MOST_WARNED_LETTERS]
-    return fitting[:_MOST_WARNINGS]
+    fitting = [text for text, total in zip(texts, totals, strict=True) if total <= _MAX_WARNING_CHARS]
+    return fitting[:_MAX_WARNINGS]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"')

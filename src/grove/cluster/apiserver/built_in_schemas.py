@@ -30,7 +30,7 @@ def definition_name(resource_info: ResourceInfo) -> str | None:
     return built_in().kinds.get(f"{resource_info.group}/{resource_info.version}/{resource_info.kind}")
 
 
-def needed_definitions(*roots: str) -> dict[str, JsonObject]:
+def collect_definitions(*roots: str) -> dict[str, JsonObject]:
     """Return these schemas and all that they refer to."""
     definitions, found, waiting = built_in().definitions, dict[str, JsonObject](), list(roots)
     while waiting:

@@ -9,7 +9,7 @@ def with_condition(status: JsonObject, condition: JsonObject) -> JsonObject:
     conditions = items(status.get("conditions"))
     for index, before in enumerate(conditions):
         if before.get("type") == condition["type"]:
-            kept = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
-            conditions[index] = {**condition, **({"lastTransitionTime": kept} if kept else {})}
+            since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
+            conditions[index] = {**condition, **({"lastTransitionTime": since} if since else {})}
             return {**status, "conditions": conditions}
     return {**status, "conditions": [*conditions, condition]}

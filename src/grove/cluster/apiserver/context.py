@@ -8,9 +8,9 @@ from typing import Protocol
 from grove.api.types.admission import AdmissionControl, AdmissionRequest, Operation
 from grove.api.types.meta import JsonObject
 from grove.clock import Clock
-from grove.cluster.apiserver.admission.webhook_dispatcher import Inquiry, WebhookDispatcher
+from grove.cluster.apiserver.admission.webhook_dispatcher import WebhookDispatcher, WebhookSession
 from grove.cluster.apiserver.auth.user_info import ADMIN
-from grove.cluster.apiserver.registry.metadata import wire_time
+from grove.cluster.apiserver.registry.metadata import format_time
 from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import invalid
 from grove.cluster.built_in_resources import ResourceInfo
@@ -18,7 +18,7 @@ from grove.cluster.storage.store import Entry, Storage
 
 
 class Quotas(Protocol):
-    """The quota check of a create (`cluster/apiserver/registry/quota.py`)."""
+    """The quota check of a create: `apiserver/registry/quota.py`."""
 
     def check(self, resource_info: ResourceInfo, namespace: str, obj: JsonObject) -> None: ...
 
@@ -38,22 +38,22 @@ class Context:
         # None: webhooks are not called. Set when the cluster is served over HTTPS.
         self.webhooks: WebhookDispatcher | None = None
         # Many writes have the same time, so it is formatted once.
-        self._present = (datetime.min.replace(tzinfo=UTC), "")
+        self._formatted_now = (datetime.min.replace(tzinfo=UTC), "")
         # State of the current request; requests are handled one at a time.
         self.user = ADMIN
         self.query: Mapping[str, str] = {}
-        self.webhook_session: Inquiry | None = None
+        self.webhook_session: WebhookSession | None = None
         self.warnings: list[str] = []
         self.program = ""
 
     def now(self) -> str:
         """Return the current time in wire format."""
         now = self.clock.now() if self.webhook_session is None else self.webhook_session.instant
-        if now != self._present[0]:
-            self._present = (now, wire_time(now))
-        return self._present[1]
+        if now != self._formatted_now[0]:
+            self._formatted_now = (now, format_time(now))
+        return self._formatted_now[1]
 
-    def shown(self, entry: Entry) -> bytes:
+    def encode_entry(self, entry: Entry) -> bytes:
         """Return the JSON of the object: with managedFields for external clients, without for in-process ones."""
         return entry.whole if self.program else entry.data
 
@@ -61,7 +61,7 @@ class Context:
         """Run in-process admission and return the defaulted object. Raises 422 with all errors."""
         if self._admission is None or not target.resource_info.is_custom:
             return new
-        answer = self._admission(
+        response = self._admission(
             AdmissionRequest(
                 operation=Operation.CREATE if old is None else Operation.UPDATE,
                 group=target.resource_info.group,
@@ -73,7 +73,7 @@ class Context:
                 old=old,
             )
         )
-        self.warnings += answer.warnings
-        if answer.errors:
-            raise invalid(target.resource_info, name, answer.errors)
-        return new if answer.object is None else answer.object
+        self.warnings += response.warnings
+        if response.errors:
+            raise invalid(target.resource_info, name, response.errors)
+        return new if response.object is None else response.object

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.codec.content_negotiation import not_acceptable, wishes_of
+from grove.cluster.apiserver.codec.content_negotiation import not_acceptable, parse_accept
 from grove.cluster.apiserver.status_errors import method_not_allowed
 from grove.cluster.built_in_resources import NAMESPACES, ResourceInfo
-from grove.cluster.resource_registry import Catalogue, version_rank
+from grove.cluster.resource_registry import ResourceRegistry, version_rank
 from grove.kube.transport import Request, Response
 
-Page = Callable[[Request], Response]
+Handler = Callable[[Request], Response]
 
 # The Kubernetes release that this server follows; the suffix marks that it is not that release.
 GIT_VERSION = "v1.37.1+grove"
@@ -46,7 +46,7 @@ class Subresource(msgspec.Struct, frozen=True, kw_only=True):
     verbs: tuple[str, ...]
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
+class ApiResource(msgspec.Struct, frozen=True, kw_only=True):
     """One resource of discovery."""
 
     group: str
@@ -62,37 +62,41 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     is_custom: bool = False
 
 
-class Offered:
+class ApiResources:
     """All resources of discovery at one moment, in the order of the response."""
 
-    def __init__(self, kinds: Catalogue) -> None:
-        self.offers = tuple(_offer(resource_info) for resource_info in kinds.resource_info) + _WITHOUT_STORE
+    def __init__(self, kinds: ResourceRegistry) -> None:
+        self.resources = tuple(_build_resource(resource_info) for resource_info in kinds.resources) + _WITHOUT_STORE
         # The versions of each group, the core group (an empty name) first.
         self.groups: dict[str, tuple[str, ...]] = {}
-        for offer in self.offers:
-            versions = {**dict.fromkeys(self.groups.get(offer.group, ())), offer.version: None}
-            self.groups[offer.group] = tuple(sorted(versions, key=version_rank))
+        for api_resource in self.resources:
+            versions = {**dict.fromkeys(self.groups.get(api_resource.group, ())), api_resource.version: None}
+            self.groups[api_resource.group] = tuple(sorted(versions, key=version_rank))
 
-    def within(self, group: str, version: str) -> list[Offer]:
-        return [offer for offer in self.offers if (offer.group, offer.version) == (group, version)]
+    def of_version(self, group: str, version: str) -> list[ApiResource]:
+        return [
+            api_resource
+            for api_resource in self.resources
+            if (api_resource.group, api_resource.version) == (group, version)
+        ]
 
 
-def pages(kinds: Catalogue) -> dict[str, Page]:
+def build_handlers(kinds: ResourceRegistry) -> dict[str, Handler]:
     """Return the handler of each discovery path for the currently served resources."""
-    offered = Offered(kinds)
-    found: dict[str, Page] = {
-        "/version": _fixed(_version),
-        "/api": _either(partial(_api_versions, offered), offered, core=True),
-        "/apis": _either(partial(_group_list, offered), offered, core=False),
+    api_resources = ApiResources(kinds)
+    found: dict[str, Handler] = {
+        "/version": _constant_handler(_version),
+        "/api": _negotiating_handler(partial(_api_versions, api_resources), api_resources, core=True),
+        "/apis": _negotiating_handler(partial(_group_list, api_resources), api_resources, core=False),
     }
-    for group, versions in offered.groups.items():
+    for group, versions in api_resources.groups.items():
         if group:
-            found[f"/apis/{group}"] = _fixed(partial(_group, offered, group))
+            found[f"/apis/{group}"] = _constant_handler(partial(_group, api_resources, group))
         for version in versions:
-            found[root(group, version)] = _fixed(partial(_resource_list, offered, group, version))
+            found[root(group, version)] = _constant_handler(partial(_resource_list, api_resources, group, version))
     # The last one is Grove's own: the default-scheduler of this cluster reads PodGangs.
     for probe in ("/healthz", "/livez", "/readyz", "/readyz/gang-scheduler"):
-        found[probe] = _is_well
+        found[probe] = _report_healthy
     return found
 
 
@@ -105,7 +109,7 @@ _ACCESS_REVIEWS = (
 )  # fmt: skip
 # Resources without storage. Events of events.k8s.io are those of the core group in another form.
 _WITHOUT_STORE = (
-    Offer(
+    ApiResource(
         group="events.k8s.io",
         version="v1",
         plural="events",
@@ -116,7 +120,7 @@ _WITHOUT_STORE = (
         short_names=("ev",),
     ),
     *(
-        Offer(
+        ApiResource(
             group=f"{group}.k8s.io",
             version="v1",
             plural=f"{kind.lower()}s",
@@ -134,16 +138,16 @@ _WITHOUT_STORE = (
 )
 
 
-def _offer(resource_info: ResourceInfo) -> Offer:
+def _build_resource(resource_info: ResourceInfo) -> ApiResource:
     custom = resource_info.custom
-    return Offer(
+    return ApiResource(
         group=resource_info.group,
         version=resource_info.version,
         plural=resource_info.plural,
         kind=resource_info.kind,
         singular=custom.singular if custom else resource_info.kind.lower(),
         namespaced=resource_info.namespaced,
-        verbs=_verbs(resource_info),
+        verbs=_verbs_of(resource_info),
         short_names=custom.short_names if custom else _SHORT_NAMES.get(resource_info.plural, ()),
         categories=custom.categories if custom else _CATEGORIES.get(resource_info.plural, ()),
         subresources=tuple(_subresources(resource_info)),
@@ -151,7 +155,7 @@ def _offer(resource_info: ResourceInfo) -> Offer:
     )
 
 
-def _verbs(resource_info: ResourceInfo) -> tuple[str, ...]:
+def _verbs_of(resource_info: ResourceInfo) -> tuple[str, ...]:
     if resource_info.is_custom:
         return _CUSTOM_VERBS
     return _NAMESPACE_VERBS if resource_info is NAMESPACES else _VERBS
@@ -174,25 +178,25 @@ def _subresources(resource_info: ResourceInfo) -> Iterable[Subresource]:
         yield Subresource(name="status", kind=resource_info.kind, verbs=_READ_WRITE)
 
 
-def _fixed(build: Callable[[], JsonObject]) -> Page:
+def _constant_handler(build: Callable[[], JsonObject]) -> Handler:
     """Return a handler with a constant response, built on the first request."""
     encoded = cache(lambda: msgspec.json.encode(build()))
     return lambda request: _read_only(request, Response(status=200, body=encoded()))
 
 
-def _either(legacy: Callable[[], JsonObject], offered: Offered, *, core: bool) -> Page:
+def _negotiating_handler(legacy: Callable[[], JsonObject], api_resources: ApiResources, *, core: bool) -> Handler:
     """Return the handler of `/api` or `/apis`, which negotiates the aggregated or the legacy form."""
-    aggregated = cache(lambda version: msgspec.json.encode(_aggregated(offered, version, core=core)))
+    aggregated = cache(lambda version: msgspec.json.encode(_encode_discovery(api_resources, version, core=core)))
     encoded = cache(lambda: msgspec.json.encode(legacy()))
 
     def page(request: Request) -> Response:
-        for wish in wishes_of(request.accept):
-            if wish.asks_for("apidiscovery.k8s.io", "APIGroupDiscoveryList", ("v2", "v2beta1")):
-                version = wish.parameters["v"]
+        for media in parse_accept(request.accept):
+            if media.is_kind("apidiscovery.k8s.io", "APIGroupDiscoveryList", ("v2", "v2beta1")):
+                version = media.parameters["v"]
                 content_type = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
                 headers = {"Content-Type": content_type, "Vary": "Accept"}
                 return _read_only(request, Response(status=200, body=aggregated(version), headers=headers))
-            if wish.is_json and "as" not in wish.parameters:
+            if media.is_json and "as" not in media.parameters:
                 return _read_only(request, Response(status=200, body=encoded()))
         raise not_acceptable()
 
@@ -205,7 +209,7 @@ def _read_only(request: Request, response: Response) -> Response:
     return response
 
 
-def _is_well(request: Request) -> Response:
+def _report_healthy(request: Request) -> Response:
     return _read_only(request, Response(status=200, body=b"ok", headers={"Content-Type": "text/plain; charset=utf-8"}))
 
 
@@ -226,106 +230,110 @@ def _version() -> JsonObject:
 # The aggregated form
 
 
-def _aggregated(offered: Offered, version: str, *, core: bool) -> JsonObject:
-    chosen = [group for group in offered.groups if (group == "") is core]
-    items = [_discovered_group(offered, group) for group in chosen]
+def _encode_discovery(api_resources: ApiResources, version: str, *, core: bool) -> JsonObject:
+    chosen = [group for group in api_resources.groups if (group == "") is core]
+    items = [_encode_discovery_group(api_resources, group) for group in chosen]
     return {"kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{version}", "metadata": {},
             "items": items}  # fmt: skip
 
 
-def _discovered_group(offered: Offered, group: str) -> JsonObject:
+def _encode_discovery_group(api_resources: ApiResources, group: str) -> JsonObject:
     versions = [
         {
             "version": version,
-            "resources": [_discovered(offer) for offer in offered.within(group, version)],
+            "resources": [
+                _encode_discovery_resource(api_resource) for api_resource in api_resources.of_version(group, version)
+            ],
             "freshness": "Current",
         }
-        for version in offered.groups[group]
+        for version in api_resources.groups[group]
     ]
     return {"metadata": {"name": group} if group else {}, "versions": versions}
 
 
-def _discovered(offer: Offer) -> JsonObject:
+def _encode_discovery_resource(api_resource: ApiResource) -> JsonObject:
     found: JsonObject = {
-        "resource": offer.plural,
-        "responseKind": _response_kind(offer, offer.kind),
-        "scope": "Namespaced" if offer.namespaced else "Cluster",
-        "singularResource": offer.singular,
-        "verbs": offer.verbs,
-        **_names(offer),
+        "resource": api_resource.plural,
+        "responseKind": _response_kind(api_resource, api_resource.kind),
+        "scope": "Namespaced" if api_resource.namespaced else "Cluster",
+        "singularResource": api_resource.singular,
+        "verbs": api_resource.verbs,
+        **_names(api_resource),
     }
-    if offer.subresources:
-        found["subresources"] = [_discovered_subresource(offer, each) for each in offer.subresources]
+    if api_resource.subresources:
+        found["subresources"] = [
+            _encode_discovery_subresource(api_resource, each) for each in api_resource.subresources
+        ]
     return found
 
 
-def _discovered_subresource(offer: Offer, subresource: Subresource) -> JsonObject:
-    kind = _response_kind(offer, subresource.kind)
+def _encode_discovery_subresource(api_resource: ApiResource, subresource: Subresource) -> JsonObject:
+    kind = _response_kind(api_resource, subresource.kind)
     if subresource.group:
         kind = {"group": subresource.group, "version": subresource.version, "kind": subresource.kind}
     return {"subresource": subresource.name, "responseKind": kind, "verbs": subresource.verbs}
 
 
-def _response_kind(offer: Offer, kind: str) -> JsonObject:
+def _response_kind(api_resource: ApiResource, kind: str) -> JsonObject:
     """Return the response kind. Built-in groups omit group and version, which the group already has."""
-    if not offer.is_custom:
+    if not api_resource.is_custom:
         return {"group": "", "version": "", "kind": kind}
-    return {"group": offer.group, "version": offer.version, "kind": kind}
+    return {"group": api_resource.group, "version": api_resource.version, "kind": kind}
 
 
 # The legacy form
 
 
-def _api_versions(offered: Offered) -> JsonObject:
+def _api_versions(api_resources: ApiResources) -> JsonObject:
     addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]
-    return {"kind": "APIVersions", "versions": list(offered.groups[""]), "serverAddressByClientCIDRs": addresses}
+    return {"kind": "APIVersions", "versions": list(api_resources.groups[""]), "serverAddressByClientCIDRs": addresses}
 
 
-def _group_list(offered: Offered) -> JsonObject:
-    found = [_group_body(offered, group) for group in offered.groups if group]
+def _group_list(api_resources: ApiResources) -> JsonObject:
+    found = [_group_body(api_resources, group) for group in api_resources.groups if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
 
 
-def _group(offered: Offered, group: str) -> JsonObject:
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group_body(offered, group)}
+def _group(api_resources: ApiResources, group: str) -> JsonObject:
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group_body(api_resources, group)}
 
 
-def _group_body(offered: Offered, group: str) -> JsonObject:
-    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in offered.groups[group]]
+def _group_body(api_resources: ApiResources, group: str) -> JsonObject:
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in api_resources.groups[group]]
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _resource_list(offered: Offered, group: str, version: str) -> JsonObject:
+def _resource_list(api_resources: ApiResources, group: str, version: str) -> JsonObject:
     resources: list[JsonObject] = []
-    for offer in offered.within(group, version):
-        resources.append(_resource(offer))
-        resources += [_subresource(offer, each) for each in offer.subresources]
+    for api_resource in api_resources.of_version(group, version):
+        resources.append(_resource(api_resource))
+        resources += [_subresource(api_resource, each) for each in api_resource.subresources]
     group_version = f"{group}/{version}" if group else version
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
 
 
-def _resource(offer: Offer) -> JsonObject:
+def _resource(api_resource: ApiResource) -> JsonObject:
     return {
-        "name": offer.plural,
-        "singularName": offer.singular,
-        "namespaced": offer.namespaced,
-        "kind": offer.kind,
-        "verbs": offer.verbs,
-        **_names(offer),
+        "name": api_resource.plural,
+        "singularName": api_resource.singular,
+        "namespaced": api_resource.namespaced,
+        "kind": api_resource.kind,
+        "verbs": api_resource.verbs,
+        **_names(api_resource),
     }
 
 
-def _subresource(offer: Offer, subresource: Subresource) -> JsonObject:
+def _subresource(api_resource: ApiResource, subresource: Subresource) -> JsonObject:
     found: dict[str, Any] = {
-        "name": f"{offer.plural}/{subresource.name}",
+        "name": f"{api_resource.plural}/{subresource.name}",
         "singularName": "",
-        "namespaced": offer.namespaced,
+        "namespaced": api_resource.namespaced,
         "kind": subresource.kind,
         "verbs": subresource.verbs,
     }
     return found | ({"group": subresource.group, "version": subresource.version} if subresource.group else {})
 
 
-def _names(offer: Offer) -> JsonObject:
-    names = {"shortNames": offer.short_names, "categories": offer.categories}
+def _names(api_resource: ApiResource) -> JsonObject:
+    names = {"shortNames": api_resource.short_names, "categories": api_resource.categories}
     return {field: value for field, value in names.items() if value}

@@ -11,47 +11,47 @@ from functools import cache, lru_cache
 
 import msgspec
 
-from grove.api.schema.kubernetes_descriptions import WORDS
+from grove.api.schema.kubernetes_descriptions import DESCRIPTIONS
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.built_in_schemas import definition_name, needed_definitions
-from grove.cluster.apiserver.codec.content_negotiation import wishes_of
-from grove.cluster.apiserver.discovery import GIT_VERSION, Page, root
+from grove.cluster.apiserver.built_in_schemas import collect_definitions, definition_name
+from grove.cluster.apiserver.codec.content_negotiation import parse_accept
+from grove.cluster.apiserver.discovery import GIT_VERSION, Handler, root
 from grove.cluster.apiserver.status_errors import method_not_allowed, unknown_path
 from grove.cluster.built_in_resources import ResourceInfo
-from grove.cluster.resource_registry import Catalogue
+from grove.cluster.resource_registry import ResourceRegistry
 from grove.kube.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _GVK = "x-kubernetes-group-version-kind"
 
 
-def pages(kinds: Catalogue) -> dict[str, Page]:
+def build_handlers(kinds: ResourceRegistry) -> dict[str, Handler]:
     """Return the handler of each OpenAPI path for the currently served resources."""
     grouped: dict[tuple[str, str], tuple[ResourceInfo, ...]] = {}
-    for resource_info in kinds.resource_info:
+    for resource_info in kinds.resources:
         place = (resource_info.group, resource_info.version)
         grouped[place] = (*grouped.get(place, ()), resource_info)
     places = {root(*place): members for place, members in grouped.items()}
     index = cache(lambda: _index_body(places))
-    found: dict[str, Page] = {"/openapi/v3": lambda request: _json(request, index()), "/openapi/v2": _older}
+    found: dict[str, Handler] = {"/openapi/v3": lambda request: _json(request, index()), "/openapi/v2": _openapi_v2}
     for path, members in places.items():
         found[f"/openapi/v3{path}"] = _document_page(members)
     return found
 
 
 # As clients request it. The response replaces the @, which is not allowed in a media type.
-_OLDER_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_V2_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 # An empty document of version 2.0.
-_OLDER_DOCUMENT = b"\n\x032.0"
+_V2_DOCUMENT = b"\n\x032.0"
 
 
-def _older(request: Request) -> Response:
+def _openapi_v2(request: Request) -> Response:
     """Return an empty v2 document to kubectl, which reads it as protobuf for kinds that it did not find in v3.
 
     Other clients get a 404: the served resources are described in v3 only."""
-    if request.method != "GET" or all(wish.media_type != _OLDER_TYPE for wish in wishes_of(request.accept)):
+    if request.method != "GET" or all(media.media_type != _V2_TYPE for media in parse_accept(request.accept)):
         raise unknown_path()
-    return Response(status=200, body=_OLDER_DOCUMENT, headers={"Content-Type": _OLDER_TYPE.replace("@", ".")})
+    return Response(status=200, body=_V2_DOCUMENT, headers={"Content-Type": _V2_TYPE.replace("@", ".")})
 
 
 def _index_body(places: dict[str, tuple[ResourceInfo, ...]]) -> bytes:
@@ -62,7 +62,7 @@ def _index_body(places: dict[str, tuple[ResourceInfo, ...]]) -> bytes:
     return msgspec.json.encode({"paths": paths})
 
 
-def _document_page(members: tuple[ResourceInfo, ...]) -> Page:
+def _document_page(members: tuple[ResourceInfo, ...]) -> Handler:
     return lambda request: _json(request, _document(members))
 
 
@@ -77,7 +77,8 @@ def _document(kinds: tuple[ResourceInfo, ...]) -> bytes:
     """Return the document of the resources of one group and version."""
     roots = [name for resource_info in kinds if (name := definition_name(resource_info)) is not None]
     schemas = {
-        name: _described(name, _referring(schema)) for name, schema in needed_definitions(*_ALWAYS, *roots).items()
+        name: _with_descriptions(name, _with_pointers(schema))
+        for name, schema in collect_definitions(*_ALWAYS, *roots).items()
     }
     paths: JsonObject = {}
     for resource_info in kinds:
@@ -100,11 +101,8 @@ def _document(kinds: tuple[ResourceInfo, ...]) -> bytes:
 def _schema_name(resource_info: ResourceInfo) -> str:
     if resource_info.is_custom:
         return ".".join((*reversed(resource_info.group.split(".")), resource_info.version, resource_info.kind))
-    known = definition_name(resource_info)
-    return (
-        known
-        or f"io.k8s.api.{resource_info.group.partition('.')[0] or 'core'}.{resource_info.version}.{resource_info.kind}"
-    )
+    group = resource_info.group.partition(".")[0] or "core"
+    return definition_name(resource_info) or f"io.k8s.api.{group}.{resource_info.version}.{resource_info.kind}"
 
 
 def _kind_of(resource_info: ResourceInfo, kind: str = "") -> JsonObject:
@@ -115,15 +113,15 @@ def _ref(name: str) -> JsonObject:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _schema(resource_info: ResourceInfo, known: JsonObject | None) -> JsonObject:
+def _schema(resource_info: ResourceInfo, schema: JsonObject | None) -> JsonObject:
     if resource_info.custom is not None:
         metadata = {"description": "Standard object's metadata.", "allOf": [_ref(f"{_META}.ObjectMeta")]}
-        known = resource_info.custom.schema
-        known = {**known, "properties": {**_HEAD, **known.get("properties", {}), "metadata": metadata}}
-    elif known is None:
+        schema = resource_info.custom.schema
+        schema = {**schema, "properties": {**_HEAD, **schema.get("properties", {}), "metadata": metadata}}
+    elif schema is None:
         properties = {**_HEAD, "metadata": _ref(f"{_META}.ObjectMeta")}
-        known = {"type": "object", "properties": properties, "x-kubernetes-preserve-unknown-fields": True}
-    return {**known, _GVK: [_kind_of(resource_info)]}
+        schema = {"type": "object", "properties": properties, "x-kubernetes-preserve-unknown-fields": True}
+    return {**schema, _GVK: [_kind_of(resource_info)]}
 
 
 def _list_schema(resource_info: ResourceInfo) -> JsonObject:
@@ -140,55 +138,64 @@ def _list_schema(resource_info: ResourceInfo) -> JsonObject:
     }
 
 
-def _referring(schema: JsonObject) -> JsonObject:
+def _with_pointers(schema: JsonObject) -> JsonObject:
     """Return the schema with `$ref` as a JSON pointer into the document."""
     if "$ref" in schema:
         return _ref(schema["$ref"])
     result = dict(schema)
     if "properties" in schema:
-        result["properties"] = {name: _referring(inner) for name, inner in schema["properties"].items()}
+        result["properties"] = {name: _with_pointers(inner) for name, inner in schema["properties"].items()}
     for word in ("items", "additionalProperties"):
         if isinstance(schema.get(word), dict):
-            result[word] = _referring(schema[word])
+            result[word] = _with_pointers(schema[word])
     return result
 
 
-def _described(name: str, schema: JsonObject) -> JsonObject:
+def _with_descriptions(name: str, schema: JsonObject) -> JsonObject:
     """Return the schema with Grove's descriptions of its fields."""
-    words = {**_WORDS.get(name, {}), **WORDS.get(name.rpartition(".")[2], {}), **_HEAD_WORDS}
-    properties = {field: _worded(inner, words.get(field, "")) for field, inner in schema.get("properties", {}).items()}
+    descriptions = {
+        **_DESCRIPTIONS.get(name, {}),
+        **DESCRIPTIONS.get(name.rpartition(".")[2], {}),
+        **_HEAD_DESCRIPTIONS,
+    }
+    properties = {
+        field: _with_description(inner, descriptions.get(field, ""))
+        for field, inner in schema.get("properties", {}).items()
+    }
     return {**schema, "properties": properties} if properties else schema
 
 
-def _worded(schema: JsonObject, words: str) -> JsonObject:
-    if not words:
+def _with_description(schema: JsonObject, description: str) -> JsonObject:
+    if not description:
         return schema
-    return {"description": words, **({"allOf": [schema]} if "$ref" in schema else schema)}
+    return {"description": description, **({"allOf": [schema]} if "$ref" in schema else schema)}
 
 
-_HEAD_WORDS = {
+_HEAD_DESCRIPTIONS = {
     "apiVersion": "Version of this representation of the object.",
     "kind": "Kind of the object.",
     "metadata": "Standard object's metadata.",
 }
-_HEAD: JsonObject = {field: {"type": "string", "description": _HEAD_WORDS[field]} for field in ("apiVersion", "kind")}
+_HEAD: JsonObject = {
+    field: {"type": "string", "description": _HEAD_DESCRIPTIONS[field]} for field in ("apiVersion", "kind")
+}
 # Part of every document, because list schemas need them.
 _ALWAYS = (f"{_META}.ListMeta", f"{_META}.ObjectMeta")
-_WORDS = {
+_DESCRIPTIONS = {
     f"{_META}.ObjectMeta": {
         "name": "Name, unique among objects of the same kind in the same namespace.",
-        "generateName": "Beginning of a name that the server completes.",
-        "namespace": "The space within which the name is unique.",
-        "uid": "Unique in time and space, given by the server.",
+        "generateName": "Prefix of a name that the server generates if name is empty.",
+        "namespace": "Namespace: names are unique within it.",
+        "uid": "Unique identifier, set by the server.",
         "resourceVersion": "Changes with every write.",
-        "generation": "Counts changes of the wish.",
+        "generation": "Number of the last change to the desired state.",
         "creationTimestamp": "When the object was created.",
-        "deletionTimestamp": "When the object leaves, or will.",
-        "labels": "For selecting objects.",
-        "annotations": "For everything else that tools want to remember.",
-        "finalizers": "Who has something to do before the object may go.",
-        "ownerReferences": "The objects with which this one goes.",
-        "managedFields": "Who wrote which field last.",
+        "deletionTimestamp": "When the object will be deleted.",
+        "labels": "Keys and values that selectors match.",
+        "annotations": "Other keys and values, for tools.",
+        "finalizers": "Names of tasks that must be done before the object is removed.",
+        "ownerReferences": "Owners: when all are deleted, this object is deleted.",
+        "managedFields": "Fields by the manager that owns them.",
     }
 }
 
@@ -246,8 +253,11 @@ def _operation(
             {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}} for name in queries
         ],
         "responses": {
-            code: {"description": words, "content": {"application/json": {"schema": _answer(resource_info, action)}}}
-            for code, words in _CODES.get(action, _OK).items()
+            code: {
+                "description": description,
+                "content": {"application/json": {"schema": _response_schema(resource_info, action)}},
+            }
+            for code, description in _CODES.get(action, _OK).items()
         },
         "x-kubernetes-action": action,
         _GVK: _kind_of(resource_info),
@@ -266,7 +276,7 @@ _CODES = {
 }
 
 
-def _answer(resource_info: ResourceInfo, action: str) -> JsonObject:
+def _response_schema(resource_info: ResourceInfo, action: str) -> JsonObject:
     if action.startswith("delete"):
         # The deleted object, or a Status.
         return {"type": "object"}

@@ -4,7 +4,7 @@ import msgspec
 
 from grove.cluster.apiserver.status_errors import PageNotFoundError, StatusError, bad_request, unknown_path
 from grove.cluster.built_in_resources import EVENTS, ResourceInfo
-from grove.cluster.resource_registry import Catalogue
+from grove.cluster.resource_registry import ResourceRegistry
 from grove.kube.transport import Request
 
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
@@ -14,12 +14,12 @@ class RequestInfo(msgspec.Struct, frozen=True):
     """The collection (no name), object or subresource that a path names."""
 
     resource_info: ResourceInfo
-    # Empty for cluster-wide registry, and for a collection over all namespaces.
+    # Empty for cluster-scoped resources, and for a collection over all namespaces.
     namespace: str
     name: str = ""
     subresource: str = ""
     # Events requested in the group events.k8s.io.
-    is_newer_event: bool = False
+    is_events_v1: bool = False
 
     @property
     def scope(self) -> str | None:
@@ -27,22 +27,22 @@ class RequestInfo(msgspec.Struct, frozen=True):
         return self.namespace if self.namespace or not self.resource_info.namespaced else None
 
 
-def find_target(kinds: Catalogue, request: Request) -> RequestInfo:
+def resolve_request_info(kinds: ResourceRegistry, request: Request) -> RequestInfo:
     """Resolve the path of a request. Raises 404 if it is not served."""
     group, version, rest = _split(request.path)
     namespace, rest = _without_namespace(rest)
     resource_info = kinds.find(group, version, rest[0]) if rest else None
-    is_newer_event = resource_info is EVENTS and group != ""
+    is_events_v1 = resource_info is EVENTS and group != ""
     if resource_info is None or len(rest) > 3 or "" in rest:
-        raise _nothing_there(kinds, group)
+        raise _not_served_error(kinds, group)
     if bool(namespace) and not resource_info.namespaced:
-        raise _nothing_there(kinds, group)
+        raise _not_served_error(kinds, group)
     if resource_info.namespaced and not namespace and len(rest) > 1:
-        raise _nothing_there(kinds, group)
+        raise _not_served_error(kinds, group)
     name, subresource = (*rest[1:], "", "")[:2]
     if name in (".", "..") or "%" in name:
-        raise _illegal_name(name)
-    return RequestInfo(resource_info, namespace, name, subresource, is_newer_event)
+        raise _illegal_name_error(name)
+    return RequestInfo(resource_info, namespace, name, subresource, is_events_v1)
 
 
 def names_one_object(path: str) -> bool:
@@ -70,12 +70,12 @@ def _split(path: str) -> tuple[str, str, list[str]]:
     raise PageNotFoundError()
 
 
-def _illegal_name(name: str) -> StatusError:
+def _illegal_name_error(name: str) -> StatusError:
     """Return the error for a name that no object can have, and that a proxy could read as another path."""
     why = "may not contain '%'" if "%" in name else f"may not be '{name}'"
     return bad_request(f'Name parameter invalid: "{name}": {why}')
 
 
-def _nothing_there(kinds: Catalogue, group: str) -> StatusError:
+def _not_served_error(kinds: ResourceRegistry, group: str) -> StatusError:
     """Return the 404 of a path: a Status within built-in groups, plain text elsewhere."""
     return unknown_path() if kinds.is_built_in(group) else PageNotFoundError()

@@ -45,10 +45,10 @@ class StatusError(Exception):
 class UnreadableError(StatusError):
     """A body that is not an object of its kind. A patch reports it in other words (`field_validation.py`)."""
 
-    def __init__(self, kind: str, version: str, wanted: str, problem: str) -> None:
-        message = f'{kind} in version "{version}" cannot be handled as a {wanted}: {problem}'
+    def __init__(self, kind: str, version: str, wanted: str, error_message: str) -> None:
+        message = f'{kind} in version "{version}" cannot be handled as a {wanted}: {error_message}'
         super().__init__(400, "BadRequest", message)
-        self.problem = problem
+        self.error_message = error_message
 
 
 class PageNotFoundError(StatusError):
@@ -241,13 +241,13 @@ def overdrawn_budget(name: str, desired: int, healthy: int) -> StatusError:
 
 def uncounted_budget(name: str) -> StatusError:
     """Return the 429 of an eviction while the disruption controller has not observed the budget's generation."""
-    problem = f"The disruption budget {name} is still being processed by the server."
-    return _too_many(problem, {"retryAfterSeconds": 10})
+    error_message = f"The disruption budget {name} is still being processed by the server."
+    return _too_many(error_message, {"retryAfterSeconds": 10})
 
 
-def _too_many(problem: str, details: JsonObject) -> StatusError:
+def _too_many(error_message: str, details: JsonObject) -> StatusError:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
-    causes = [{"reason": "DisruptionBudget", "message": problem}]
+    causes = [{"reason": "DisruptionBudget", "message": error_message}]
     return StatusError(429, "TooManyRequests", message, {"causes": causes, **details})
 
 
@@ -258,7 +258,7 @@ def several_budgets() -> StatusError:
 
 def insufficient_storage(why: str) -> StatusError:
     """Return the error of a write that was rolled back. A real API server has no such reason."""
-    message = f"the write was not stored: {why}; see that there is room on the disk, and try again"
+    message = f"the write was not stored: {why}; free disk space and try again"
     return StatusError(507, "InsufficientStorage", message)
 
 
@@ -269,7 +269,7 @@ def never_settled() -> StatusError:
 
 def internal_error() -> StatusError:
     return StatusError(
-        500, "InternalError", "Internal error occurred: this is a bug of the embedded cluster, its log has the details"
+        500, "InternalError", "Internal error occurred: this is a bug in the embedded cluster; see its log"
     )
 
 

@@ -8,24 +8,24 @@ from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.apiserver.auth.user_info import UserInfo
 from grove.kube.transport import Request
 
-# A webhook that refused, or was down, is asked again.
+# The delay before the retry of a failed write, such as one that a webhook rejected.
 RETRY_SECONDS = 1.0
-_NEEDLESS = (404, 409)
+_IGNORED = (404, 409)
 
 
-class Caretaker:
+class ControllerWriter:
     """A writer for one controller. It passes the keys of failed writes to `requeue` after a delay."""
 
-    def __init__(self, server: ApiServer, user: UserInfo, again: Callable[[str], None]) -> None:
+    def __init__(self, server: ApiServer, user: UserInfo, requeue: Callable[[str], None]) -> None:
         self._server = server
-        self._caller = user
-        self._again = again
+        self._user = user
+        self._requeue = requeue
         self._failed: dict[str, None] = {}
 
     async def write(self, request: Request, key: str) -> None:
         """Send the request. If it fails, `wait_and_retry` requeues `key`."""
-        response = await self._server.handle_asking(request, self._caller)
-        if response.status >= 400 and response.status not in _NEEDLESS:
+        response = await self._server.handle_with_webhooks(request, self._user)
+        if response.status >= 400 and response.status not in _IGNORED:
             self._failed[key] = None
 
     @property
@@ -36,10 +36,10 @@ class Caretaker:
         await self._server.clock.sleep(RETRY_SECONDS)
         failed, self._failed = self._failed, {}
         for key in failed:
-            self._again(key)
+            self._requeue(key)
 
 
-class Rounds(ABC):
+class BatchController(ABC):
     """A controller that reconciles queued names in batches: each name once per batch.
 
     It waits for `delay` before a batch, so that a burst of changes becomes one batch.
@@ -50,7 +50,7 @@ class Rounds(ABC):
         self._delay = delay
         self._queue: dict[str, None] = {}
         self._has_work = asyncio.Event()
-        self._caretaker = Caretaker(server, user, self._enqueue)
+        self._writer = ControllerWriter(server, user, self._enqueue)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -61,8 +61,8 @@ class Rounds(ABC):
             queue, self._queue = self._queue, {}
             for name in queue:
                 await self._reconcile(name)
-            if self._caretaker.has_failed:
-                await self._caretaker.wait_and_retry()
+            if self._writer.has_failed:
+                await self._writer.wait_and_retry()
 
     def _enqueue(self, name: str) -> None:
         self._queue[name] = None

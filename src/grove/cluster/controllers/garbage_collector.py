@@ -14,19 +14,19 @@ from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.apiserver.auth.user_info import GARBAGE_COLLECTOR
 from grove.cluster.apiserver.verbs.delete import FOREGROUND, ORPHAN
 from grove.cluster.built_in_resources import ResourceInfo
-from grove.cluster.controllers.controller import Caretaker
-from grove.cluster.controllers.crd_finalizer import LeavingDefinitions
-from grove.cluster.controllers.namespace_controller import LeavingNamespaces
-from grove.cluster.controllers.pod_gc import LostPods
+from grove.cluster.controllers.controller import ControllerWriter
+from grove.cluster.controllers.crd_finalizer import CrdFinalizer
+from grove.cluster.controllers.namespace_controller import NamespaceController
+from grove.cluster.controllers.pod_gc import PodGarbageCollector
 from grove.cluster.storage.store import Change, ChangeType, Entry
 from grove.kube.transport import MERGE_PATCH, Request
 
 # A real collector works through queues, so clients must not see its writes in the same instant.
 _DELAY_SECONDS = 0.02
-_VISITS_PER_TURN = 100
+_BATCH_SIZE = 100
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _ObjectRef(msgspec.Struct, frozen=True):
     """The kind, namespace and name of an object."""
 
     resource_info: ResourceInfo
@@ -46,17 +46,19 @@ class _Owners(msgspec.Struct, frozen=True):
 
 
 class GarbageCollector:
+    """A controller that deletes the dependents of deleted owners."""
+
     def __init__(self, server: ApiServer, *, delay: float = _DELAY_SECONDS) -> None:
         self._server = server
         self._delay = delay
-        self._places: dict[str, _Place] = {}
+        self._refs: dict[str, _ObjectRef] = {}
         self._dependents: dict[str, dict[str, None]] = {}
         self._queue: dict[str, None] = {}
         self._has_work = asyncio.Event()
-        self._caretaker = Caretaker(server, GARBAGE_COLLECTOR, self._enqueue)
-        self._lost_pods = LostPods(server)
-        self._leaving_namespaces = LeavingNamespaces(server, delay=delay)
-        self._leaving_definitions = LeavingDefinitions(server, delay=delay)
+        self._writer = ControllerWriter(server, GARBAGE_COLLECTOR, self._enqueue)
+        self._pod_gc = PodGarbageCollector(server)
+        self._namespace_controller = NamespaceController(server, delay=delay)
+        self._crd_finalizer = CrdFinalizer(server, delay=delay)
         for table in server.store.tables():
             for entry in table.entries(None):
                 self._follow(Change(table.resource_info, ChangeType.ADDED, entry, None))
@@ -65,25 +67,25 @@ class GarbageCollector:
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._lost_pods.run())
-            group.create_task(self._leaving_namespaces.run())
-            group.create_task(self._leaving_definitions.run())
-            group.create_task(self._sweep())
+            group.create_task(self._pod_gc.run())
+            group.create_task(self._namespace_controller.run())
+            group.create_task(self._crd_finalizer.run())
+            group.create_task(self._reconcile_queue())
 
-    async def _sweep(self) -> None:
+    async def _reconcile_queue(self) -> None:
         clock = self._server.clock
         while True:
             await self._has_work.wait()
             await clock.sleep(self._delay)
-            for _ in range(_VISITS_PER_TURN):
+            for _ in range(_BATCH_SIZE):
                 if not self._queue:
                     self._has_work.clear()
                     break
                 uid = next(iter(self._queue))
                 del self._queue[uid]
                 await self._reconcile(uid)
-            if self._caretaker.has_failed:
-                await self._caretaker.wait_and_retry()
+            if self._writer.has_failed:
+                await self._writer.wait_and_retry()
 
     def _enqueue(self, uid: str) -> None:
         self._queue[uid] = None
@@ -97,70 +99,70 @@ class GarbageCollector:
         uid = metadata["uid"]
         match change.type:
             case ChangeType.ADDED:
-                self._places[uid] = _Place(change.resource_info, change.entry.namespace, change.entry.name)
-                self._adopt(uid, change.entry)
+                self._refs[uid] = _ObjectRef(change.resource_info, change.entry.namespace, change.entry.name)
+                self._add_dependent(uid, change.entry)
             case ChangeType.DELETED:
-                del self._places[uid]
-                self._disown(uid, before or metadata)
+                del self._refs[uid]
+                self._remove_dependent(uid, before or metadata)
                 for dependent in self._dependents.get(uid, ()):
                     self._enqueue(dependent)
             case ChangeType.MODIFIED if before is not None:
                 if metadata.get("ownerReferences") is not before.get("ownerReferences"):
-                    self._disown(uid, before)
-                    self._adopt(uid, change.entry)
-        if change.type is not ChangeType.DELETED and _awaits_us(metadata):
+                    self._remove_dependent(uid, before)
+                    self._add_dependent(uid, change.entry)
+        if change.type is not ChangeType.DELETED and _needs_finalizing(metadata):
             self._enqueue(uid)
 
-    def _adopt(self, uid: str, entry: Entry) -> None:
+    def _add_dependent(self, uid: str, entry: Entry) -> None:
         for owner in entry.obj["metadata"].get("ownerReferences", ()):
             self._dependents.setdefault(owner["uid"], {})[uid] = None
-            place = self._places.get(owner["uid"])
-            if place is None or not _is_meant(place, owner, entry.namespace) or self._is_in_foreground(place):
+            ref = self._refs.get(owner["uid"])
+            if ref is None or not _is_owner(ref, owner, entry.namespace) or self._is_in_foreground(ref):
                 self._enqueue(uid)
 
-    def _disown(self, uid: str, metadata: JsonObject) -> None:
+    def _remove_dependent(self, uid: str, metadata: JsonObject) -> None:
         for owner in metadata.get("ownerReferences", ()):
             dependents = self._dependents.get(owner["uid"], {})
             dependents.pop(uid, None)
             if not dependents:
                 self._dependents.pop(owner["uid"], None)
-            place = self._places.get(owner["uid"])
-            if place is not None and self._is_in_foreground(place):
+            ref = self._refs.get(owner["uid"])
+            if ref is not None and self._is_in_foreground(ref):
                 # The owner may have waited for this object.
                 self._enqueue(owner["uid"])
 
     # Reconcile
 
     async def _reconcile(self, uid: str) -> None:
-        place = self._places.get(uid)
-        entry = None if place is None else self._find(place)
-        if place is None or entry is None:
+        ref = self._refs.get(uid)
+        entry = None if ref is None else self._find(ref)
+        if ref is None or entry is None:
             return
         metadata = entry.obj["metadata"]
         finalizers = metadata.get("finalizers", ())
         if "deletionTimestamp" not in metadata:
-            await self._visit_dependent(place, entry)
+            await self._reconcile_dependent(ref, entry)
         elif ORPHAN in finalizers:
-            await self._orphan_dependents(place, entry)
+            await self._orphan_dependents(ref, entry)
         elif FOREGROUND in finalizers:
-            await self._await_dependents(place, entry)
+            await self._await_dependents(ref, entry)
 
-    async def _visit_dependent(self, place: _Place, entry: Entry) -> None:
+    async def _reconcile_dependent(self, ref: _ObjectRef, entry: Entry) -> None:
         metadata = entry.obj["metadata"]
-        owners = self._sort_owners(place, metadata)
+        owners = self._sort_owners(ref, metadata)
         if owners.solid:
             if owners.dangling or owners.waiting:
-                await self._patch(place, entry, {"ownerReferences": owners.solid})
+                await self._patch(ref, entry, {"ownerReferences": owners.solid})
         elif owners.waiting and self._dependents.get(metadata["uid"]):
-            await self._delete(place, entry, "Foreground")
+            await self._delete(ref, entry, "Foreground")
         elif owners.waiting or owners.dangling:
-            await self._delete(place, entry, _policy(metadata))
+            await self._delete(ref, entry, _policy(metadata))
 
-    def _sort_owners(self, place: _Place, metadata: JsonObject) -> _Owners:
+    def _sort_owners(self, ref: _ObjectRef, metadata: JsonObject) -> _Owners:
         owners = _Owners([], [], [])
         for reference in metadata.get("ownerReferences", ()):
-            owner = self._places.get(reference["uid"])
-            if owner is None or not _is_meant(owner, reference, place.namespace):
+            owner = self._refs.get(reference["uid"])
+            if owner is None or not _is_owner(owner, reference, ref.namespace):
                 owners.dangling.append(reference)
             elif self._is_in_foreground(owner):
                 owners.waiting.append(reference)
@@ -168,22 +170,22 @@ class GarbageCollector:
                 owners.solid.append(reference)
         return owners
 
-    async def _orphan_dependents(self, place: _Place, entry: Entry) -> None:
+    async def _orphan_dependents(self, ref: _ObjectRef, entry: Entry) -> None:
         uid = entry.obj["metadata"]["uid"]
         for dependent in list(self._dependents.get(uid, ())):
-            orphan = self._places.get(dependent)
+            orphan = self._refs.get(dependent)
             found = None if orphan is None else self._find(orphan)
             if orphan is None or found is None:
                 continue
             others = [owner for owner in found.obj["metadata"]["ownerReferences"] if owner["uid"] != uid]
             await self._patch(orphan, found, {"ownerReferences": others})
-        await self._drop_finalizer(place, entry, ORPHAN)
+        await self._drop_finalizer(ref, entry, ORPHAN)
 
-    async def _await_dependents(self, place: _Place, entry: Entry) -> None:
+    async def _await_dependents(self, ref: _ObjectRef, entry: Entry) -> None:
         uid = entry.obj["metadata"]["uid"]
         is_blocked = False
         for dependent in self._dependents.get(uid, ()):
-            blocker = self._places.get(dependent)
+            blocker = self._refs.get(dependent)
             found = None if blocker is None else self._find(blocker)
             if found is None or not _blocks(found.obj["metadata"], uid):
                 continue
@@ -191,37 +193,37 @@ class GarbageCollector:
             if "deletionTimestamp" not in found.obj["metadata"]:
                 self._enqueue(dependent)
         if not is_blocked:
-            await self._drop_finalizer(place, entry, FOREGROUND)
+            await self._drop_finalizer(ref, entry, FOREGROUND)
 
-    def _is_in_foreground(self, place: _Place) -> bool:
-        entry = self._find(place)
+    def _is_in_foreground(self, ref: _ObjectRef) -> bool:
+        entry = self._find(ref)
         if entry is None:
             return False
         metadata = entry.obj["metadata"]
         return "deletionTimestamp" in metadata and FOREGROUND in metadata.get("finalizers", ())
 
-    def _find(self, place: _Place) -> Entry | None:
-        return self._server.store.table(place.resource_info).find(place.namespace, place.name)
+    def _find(self, ref: _ObjectRef) -> Entry | None:
+        return self._server.store.table(ref.resource_info).find(ref.namespace, ref.name)
 
     # Writes
 
-    async def _drop_finalizer(self, place: _Place, entry: Entry, finalizer: str) -> None:
+    async def _drop_finalizer(self, ref: _ObjectRef, entry: Entry, finalizer: str) -> None:
         kept = [other for other in entry.obj["metadata"].get("finalizers", ()) if other != finalizer]
-        await self._patch(place, entry, {"finalizers": kept})
+        await self._patch(ref, entry, {"finalizers": kept})
 
-    async def _patch(self, place: _Place, entry: Entry, metadata: JsonObject) -> None:
+    async def _patch(self, ref: _ObjectRef, entry: Entry, metadata: JsonObject) -> None:
         body = msgspec.json.encode({"metadata": {**_version(entry), **metadata}})
-        request = Request(method="PATCH", path=_path(place), body=body, content_type=MERGE_PATCH)
-        await self._caretaker.write(request, entry.obj["metadata"]["uid"])
+        request = Request(method="PATCH", path=_path(ref), body=body, content_type=MERGE_PATCH)
+        await self._writer.write(request, entry.obj["metadata"]["uid"])
 
-    async def _delete(self, place: _Place, entry: Entry, policy: str) -> None:
+    async def _delete(self, ref: _ObjectRef, entry: Entry, policy: str) -> None:
         uid = entry.obj["metadata"]["uid"]
         options = {"propagationPolicy": policy, "preconditions": {"uid": uid}}
-        request = Request(method="DELETE", path=_path(place), body=msgspec.json.encode(options))
-        await self._caretaker.write(request, uid)
+        request = Request(method="DELETE", path=_path(ref), body=msgspec.json.encode(options))
+        await self._writer.write(request, uid)
 
 
-def _is_meant(owner: _Place, reference: JsonObject, namespace: str) -> bool:
+def _is_owner(owner: _ObjectRef, reference: JsonObject, namespace: str) -> bool:
     """Return whether the reference names this object. A namespaced owner owns only objects of its namespace."""
     group = reference["apiVersion"].rpartition("/")[0]
     named = (group, reference["kind"], reference["name"])
@@ -231,7 +233,7 @@ def _is_meant(owner: _Place, reference: JsonObject, namespace: str) -> bool:
     )
 
 
-def _awaits_us(metadata: JsonObject) -> bool:
+def _needs_finalizing(metadata: JsonObject) -> bool:
     finalizers = metadata.get("finalizers", ())
     return "deletionTimestamp" in metadata and (ORPHAN in finalizers or FOREGROUND in finalizers)
 
@@ -253,5 +255,5 @@ def _version(entry: Entry) -> JsonObject:
     return {"resourceVersion": entry.obj["metadata"]["resourceVersion"]}
 
 
-def _path(place: _Place) -> str:
-    return place.resource_info.path(place.namespace, place.name)
+def _path(ref: _ObjectRef) -> str:
+    return ref.resource_info.path(ref.namespace, ref.name)

@@ -6,23 +6,23 @@ from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.apiserver.auth.user_info import ACCOUNT_CONTROLLER
 from grove.cluster.built_in_resources import BY_QUALIFIED, NAMESPACES, ResourceInfo
-from grove.cluster.controllers.controller import Rounds
+from grove.cluster.controllers.controller import BatchController
 from grove.cluster.storage.store import Change, ChangeType
 from grove.kube.transport import Request
 
 _ACCOUNTS = BY_QUALIFIED["serviceaccounts"]
 _CONFIGS = BY_QUALIFIED["configmaps"]
-_NAMES = _ACCOUNT, _AUTHORITY = "default", "kube-root-ca.crt"
+_NAMES = _ACCOUNT, _ROOT_CA = "default", "kube-root-ca.crt"
 
 
-class FurnishedNamespaces(Rounds):
+class NamespaceDefaults(BatchController):
     """A controller that creates the default objects of each namespace, and creates them again if they are deleted."""
 
     def __init__(self, server: ApiServer, *, root_ca: bytes = b"") -> None:
         super().__init__(server, ACCOUNT_CONTROLLER, delay=0)
-        self._furniture: list[tuple[ResourceInfo, str, JsonObject]] = [(_ACCOUNTS, _ACCOUNT, {})]
+        self._default_objects: list[tuple[ResourceInfo, str, JsonObject]] = [(_ACCOUNTS, _ACCOUNT, {})]
         if root_ca:
-            self._furniture.append((_CONFIGS, _AUTHORITY, {"data": {"ca.crt": root_ca.decode()}}))
+            self._default_objects.append((_CONFIGS, _ROOT_CA, {"data": {"ca.crt": root_ca.decode()}}))
         self._namespaces = server.store.table(NAMESPACES)
         for entry in self._namespaces.entries(""):
             self._enqueue(entry.name)
@@ -36,11 +36,11 @@ class FurnishedNamespaces(Rounds):
             self._enqueue(entry.namespace)
 
     async def _reconcile(self, name: str) -> None:
-        for resource_info, wanted, content in self._furniture:
+        for resource_info, object_name, content in self._default_objects:
             namespace = self._namespaces.find("", name)
             if namespace is None or "deletionTimestamp" in namespace.obj["metadata"]:
                 return
-            if self._server.store.table(resource_info).find(name, wanted) is None:
-                body = msgspec.json.encode({"metadata": {"name": wanted}, **content})
+            if self._server.store.table(resource_info).find(name, object_name) is None:
+                body = msgspec.json.encode({"metadata": {"name": object_name}, **content})
                 path = resource_info.path(name, "").rstrip("/")
-                await self._caretaker.write(Request(method="POST", path=path, body=body), name)
+                await self._writer.write(Request(method="POST", path=path, body=body), name)

@@ -15,7 +15,6 @@ from grove.api.values.times import ceil_second, wire_time
 from grove.clock import Clock
 from grove.cluster.controllers.workqueue import DelayingQueue
 from grove.cluster.node_pod_cache import (
-    BOUND_POD_VIEW,
     NODE_VIEW,
     BoundNode,
     BoundPod,
@@ -25,7 +24,6 @@ from grove.cluster.node_pod_cache import (
 )
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.kube.transport import STRATEGIC_PATCH
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -36,7 +34,7 @@ WORKERS = 4
 RETRY_SECONDS = (0.5, 1.5)
 
 
-class NodeCare(msgspec.Struct, frozen=True, kw_only=True):
+class NodeActions(msgspec.Struct, frozen=True, kw_only=True):
     """The writes that a node needs now, and when to reconcile it again. All fields empty: the node needs nothing."""
 
     taints: tuple[NodeTaint, ...] | None = None
@@ -45,12 +43,12 @@ class NodeCare(msgspec.Struct, frozen=True, kw_only=True):
     requeue_at: datetime | None = None
 
 
-def care_for(node: BoundNode, pods: tuple[BoundPod, ...], now: datetime) -> NodeCare:
+def plan_node(node: BoundNode, pods: tuple[BoundPod, ...], now: datetime) -> NodeActions:
     """Return the writes for one node and its pods."""
-    taints = _wanted_taints(node, now)
+    taints = _desired_taints(node, now)
     staying = tuple(pod for pod in pods if not pod.metadata.is_terminating and not pod.is_finished)
     evict_at = [(pod, _evict_at(pod, taints)) for pod in staying]
-    return NodeCare(
+    return NodeActions(
         taints=taints if taints != node.spec.taints else None,
         no_longer_ready=() if node.is_ready else tuple(pod for pod in pods if pod.reports_ready),
         evicted=tuple(pod for pod, at in evict_at if at is not None and at <= now),
@@ -66,38 +64,38 @@ class NodeLifecycle:
         self._clock = clock
         self._random = random
         self._bound = bound
-        self._agenda: DelayingQueue[str] = DelayingQueue(clock)
+        self._queue: DelayingQueue[str] = DelayingQueue(clock)
         bound.pods.subscribe(self._pod_changed)
         bound.nodes.subscribe(self._node_changed)
 
     async def run(self) -> None:
-        await self._agenda.run(self._reconcile, workers=WORKERS)
+        await self._queue.run(self._reconcile, workers=WORKERS)
 
     def _node_changed(self, old: BoundNode | None, new: BoundNode | None) -> None:
         if new is not None and (old is None or old.spec != new.spec or old.readiness != new.readiness):
-            self._agenda.add(new.metadata.name)
+            self._queue.add(new.metadata.name)
 
     def _pod_changed(self, _old: BoundPod | None, new: BoundPod | None) -> None:
         if new is None:
             return
         node = self._bound.node(new.spec.node_name)
         if node is not None and (not node.is_ready or node.spec.taints):
-            self._agenda.add(node.metadata.name)
+            self._queue.add(node.metadata.name)
 
     async def _reconcile(self, name: str) -> datetime | None:
         node = self._bound.node(name)
         if node is None:
             return None
-        care = care_for(node, self._bound.on(name), self._clock.now())
-        if await self._carry_out(node, care):
-            return care.requeue_at
+        actions = plan_node(node, self._bound.on(name), self._clock.now())
+        if await self._execute(node, actions):
+            return actions.requeue_at
         return self._clock.now() + timedelta(seconds=self._random.uniform(*RETRY_SECONDS))
 
-    async def _carry_out(self, node: BoundNode, care: NodeCare) -> bool:
+    async def _execute(self, node: BoundNode, actions: NodeActions) -> bool:
         """Return whether all writes succeeded. A failed write does not stop the others."""
-        writes = [] if care.taints is None else [self._write_taints(node, care.taints)]
-        writes += [self._mark_not_ready(pod) for pod in care.no_longer_ready]
-        writes += [self._evict(pod) for pod in care.evicted]
+        writes = [] if actions.taints is None else [self._write_taints(node, actions.taints)]
+        writes += [self._mark_not_ready(pod) for pod in actions.no_longer_ready]
+        writes += [self._bound.delete(self._client, pod) for pod in actions.evicted]
         return all([await _succeeds(write) for write in writes])
 
     async def _write_taints(self, node: BoundNode, taints: tuple[NodeTaint, ...]) -> None:
@@ -108,7 +106,6 @@ class NodeLifecycle:
         self._bound.nodes.observe(await self._client.patch(NODE_VIEW, "", node.metadata.name, patch))
 
     async def _mark_not_ready(self, pod: BoundPod) -> None:
-        meta = pod.metadata
         condition = {
             "type": "Ready",
             "status": "False",
@@ -116,19 +113,7 @@ class NodeLifecycle:
             "message": f"node {pod.spec.node_name} is not ready",
             "lastTransitionTime": wire_time(self._clock.now()),
         }
-        patch: JsonObject = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
-        answer = await self._client.patch(
-            BOUND_POD_VIEW, meta.namespace, meta.name, patch, content_type=STRATEGIC_PATCH, subresource="status"
-        )
-        self._bound.pods.observe(answer)
-
-    async def _evict(self, pod: BoundPod) -> None:
-        meta = pod.metadata
-        left = await self._client.delete(BOUND_POD_VIEW, meta.namespace, meta.name, uid=meta.uid)
-        if left is None:
-            self._bound.pods.forget(meta.uid)
-        else:
-            self._bound.pods.observe(left)
+        await self._bound.patch_status(self._client, pod, {"conditions": [condition]})
 
 
 async def _succeeds(write: Coroutine[object, object, None]) -> bool:
@@ -139,7 +124,7 @@ async def _succeeds(write: Coroutine[object, object, None]) -> bool:
     return True
 
 
-def _wanted_taints(node: BoundNode, now: datetime) -> tuple[NodeTaint, ...]:
+def _desired_taints(node: BoundNode, now: datetime) -> tuple[NodeTaint, ...]:
     """Return the taints of the node, with those of this controller set by readiness. Existing taints keep their time.
 
     The taints of other writers are not changed.
@@ -161,8 +146,8 @@ def _expires_at(pod: BoundPod, taint: NodeTaint) -> datetime | None:
     added_at = taint.time_added or datetime.min.replace(tzinfo=UTC)
     tolerations = [toleration for toleration in pod.spec.tolerations if _tolerates(toleration, taint)]
     if tolerations:
-        patience = [t.toleration_seconds for t in tolerations if t.toleration_seconds is not None]
-        return added_at + timedelta(seconds=max(min(patience), 0)) if patience else None
+        limits = [t.toleration_seconds for t in tolerations if t.toleration_seconds is not None]
+        return added_at + timedelta(seconds=max(min(limits), 0)) if limits else None
     return added_at + DEFAULT_TOLERATION if taint.key in (UNREACHABLE, NOT_READY) else added_at
 
 

@@ -8,7 +8,7 @@ from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.apiserver.auth.user_info import POD_COLLECTOR
 from grove.cluster.built_in_resources import NODES, PODS
-from grove.cluster.controllers.controller import Caretaker
+from grove.cluster.controllers.controller import ControllerWriter
 from grove.cluster.storage.store import Change, ChangeType, Entry
 from grove.kube.transport import STRATEGIC_PATCH, Request
 
@@ -16,7 +16,9 @@ from grove.kube.transport import STRATEGIC_PATCH, Request
 _QUARANTINE_SECONDS = 40.0
 
 
-class LostPods:
+class PodGarbageCollector:
+    """A controller that deletes the pods of deleted nodes."""
+
     def __init__(self, server: ApiServer) -> None:
         self._server = server
         self._nodes = server.store.table(NODES)
@@ -24,9 +26,9 @@ class LostPods:
         # When to check each deleted node, earliest first. All nodes wait equally long.
         self._due: dict[str, float] = {}
         self._has_work = asyncio.Event()
-        self._caretaker = Caretaker(server, POD_COLLECTOR, self._quarantine)
+        self._writer = ControllerWriter(server, POD_COLLECTOR, self._quarantine)
         for entry in self._pods.entries(None):
-            self._suspect(entry)
+            self._check_node(entry)
         server.store.subscribe(self._follow)
 
     async def run(self) -> None:
@@ -41,17 +43,17 @@ class LostPods:
                 self._has_work.clear()
             if self._nodes.find("", node) is None:
                 await self._remove_pods_of(node)
-            if self._caretaker.has_failed:
-                await self._caretaker.wait_and_retry()
+            if self._writer.has_failed:
+                await self._writer.wait_and_retry()
 
     def _follow(self, change: Change) -> None:
         if change.resource_info is PODS:
-            if change.type is not ChangeType.DELETED and _was_unbound(change.before):
-                self._suspect(change.entry)
+            if change.type is not ChangeType.DELETED and _was_not_bound(change.before):
+                self._check_node(change.entry)
         elif change.resource_info is NODES and change.type is ChangeType.DELETED:
             self._quarantine(change.entry.name)
 
-    def _suspect(self, pod: Entry) -> None:
+    def _check_node(self, pod: Entry) -> None:
         node = pod.obj["spec"].get("nodeName")
         if node and self._nodes.find("", node) is None:
             self._quarantine(node)
@@ -66,12 +68,12 @@ class LostPods:
             path = PODS.path(pod.namespace, pod.name)
             if (pod.obj.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
                 body = msgspec.json.encode({"status": self._failure()})
-                await self._caretaker.write(
+                await self._writer.write(
                     Request(method="PATCH", path=f"{path}/status", body=body, content_type=STRATEGIC_PATCH), node
                 )
             options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.obj["metadata"]["uid"]}}
             request = Request(method="DELETE", path=path, body=msgspec.json.encode(options))
-            await self._caretaker.write(request, node)
+            await self._writer.write(request, node)
 
     def _failure(self) -> JsonObject:
         now = self._server.clock.now()
@@ -85,5 +87,5 @@ class LostPods:
         return {"phase": "Failed", "conditions": [condition]}
 
 
-def _was_unbound(before: Entry | None) -> bool:
+def _was_not_bound(before: Entry | None) -> bool:
     return before is None or not before.obj["spec"].get("nodeName")

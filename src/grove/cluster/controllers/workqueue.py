@@ -21,68 +21,68 @@ class DelayingQueue(Generic[K]):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._queue: asyncio.Queue[K] = asyncio.Queue()
-        self._queued: set[K] = set()
-        self._visiting: set[K] = set()
-        self._alarms: list[tuple[float, int, K]] = []
-        self._alarm_of: dict[K, float] = {}
-        self._alarm_count = 0
-        self._alarm_set = asyncio.Event()
+        self._dirty: set[K] = set()
+        self._processing: set[K] = set()
+        self._timers: list[tuple[float, int, K]] = []
+        self._timer_of: dict[K, float] = {}
+        self._timer_count = 0
+        self._timer_added = asyncio.Event()
 
     def add(self, key: K) -> None:
         """Queue the key, unless it is queued already."""
-        if key in self._queued:
+        if key in self._dirty:
             return
-        self._queued.add(key)
-        if key not in self._visiting:
+        self._dirty.add(key)
+        if key not in self._processing:
             self._queue.put_nowait(key)
 
-    async def run(self, visit: Callable[[K], Awaitable[datetime | None]], *, workers: int) -> None:
-        """Visit keys for ever. A visit answers when its key wants to be visited again, or None: not before `add`."""
+    async def run(self, reconcile: Callable[[K], Awaitable[datetime | None]], *, workers: int) -> None:
+        """Reconcile keys until cancelled. `reconcile` returns when to requeue its key, or None."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._ring_alarms())
+            group.create_task(self._run_timers())
             for _ in range(workers):
-                group.create_task(self._work(visit))
+                group.create_task(self._work(reconcile))
 
-    async def _work(self, visit: Callable[[K], Awaitable[datetime | None]]) -> None:
+    async def _work(self, reconcile: Callable[[K], Awaitable[datetime | None]]) -> None:
         while True:
             key = await self._queue.get()
-            self._queued.discard(key)
-            self._visiting.add(key)
-            self._set_alarm(key, await visit(key))
-            self._visiting.discard(key)
-            if key in self._queued:
+            self._dirty.discard(key)
+            self._processing.add(key)
+            self._set_timer(key, await reconcile(key))
+            self._processing.discard(key)
+            if key in self._dirty:
                 self._queue.put_nowait(key)
 
-    def _set_alarm(self, key: K, requeue_at: datetime | None) -> None:
+    def _set_timer(self, key: K, requeue_at: datetime | None) -> None:
         if requeue_at is None:
-            self._alarm_of.pop(key, None)
+            self._timer_of.pop(key, None)
             return
         at = self._clock.monotonic() + (requeue_at - self._clock.now()).total_seconds()
-        self._alarm_of[key] = at
-        self._alarm_count += 1
-        heapq.heappush(self._alarms, (at, self._alarm_count, key))
-        self._alarm_set.set()
+        self._timer_of[key] = at
+        self._timer_count += 1
+        heapq.heappush(self._timers, (at, self._timer_count, key))
+        self._timer_added.set()
 
-    async def _ring_alarms(self) -> None:
+    async def _run_timers(self) -> None:
         while True:
-            self._alarm_set.clear()
-            delay = self._ring_due_alarms()
+            self._timer_added.clear()
+            delay = self._add_due_keys()
             try:
                 async with asyncio.timeout(delay):
-                    await self._alarm_set.wait()
+                    await self._timer_added.wait()
             except TimeoutError:
                 continue
 
-    def _ring_due_alarms(self) -> float | None:
+    def _add_due_keys(self) -> float | None:
         """Queue every key that is due. Return the seconds until the next timer, or None."""
         now = self._clock.monotonic()
-        while self._alarms:
-            at, _, key = self._alarms[0]
-            is_current = self._alarm_of.get(key) == at
+        while self._timers:
+            at, _, key = self._timers[0]
+            is_current = self._timer_of.get(key) == at
             if is_current and at > now:
                 return at - now
-            heapq.heappop(self._alarms)
+            heapq.heappop(self._timers)
             if is_current:
-                del self._alarm_of[key]
+                del self._timer_of[key]
                 self.add(key)
         return None

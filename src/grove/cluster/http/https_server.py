@@ -16,7 +16,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from grove.clock import LoopClock
 from grove.cluster.apiserver.api_server import ApiServer, Stream, is_stream
-from grove.cluster.apiserver.auth.user_info import ADMIN, UserInfo, impersonated
+from grove.cluster.apiserver.auth.user_info import ADMIN, UserInfo, impersonate
 from grove.cluster.apiserver.status_errors import StatusError, internal_error
 from grove.cluster.http.loopback_certificates import Certificates, make_certificates
 from grove.cluster.http.webhook_client import WebhookClient
@@ -56,10 +56,10 @@ class HttpApi:
         server.authenticator.trust(token, ADMIN)
         server.authenticator.derive_key(self._certificates.key)
         self._webhooks = WebhookClient()
-        server.ask_webhooks(self._webhooks.ask)
-        self._wanted_port = port
+        server.enable_webhooks(self._webhooks.call)
+        self._requested_port = port
         self._listener = HttpListener(
-            self._answer,
+            self._handle,
             LIMITS,
             tls=self._certificates.server_context(),
             handler_cancellation=True,
@@ -91,7 +91,7 @@ class HttpApi:
 
     async def start(self) -> None:
         """Listen on the port. Raises `OSError` if it is in use."""
-        await self._listener.start(ADDRESS, self._wanted_port)
+        await self._listener.start(ADDRESS, self._requested_port)
         self._port = self._listener.addresses[0][1]
 
     async def stop(self) -> None:
@@ -101,45 +101,45 @@ class HttpApi:
         await self._listener.stop()
         await self._webhooks.close()
 
-    async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
+    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         try:
-            user = self._caller(http)
+            user = self._user_of(http)
             request = await _read(http)
             self._server.authorize(request, user)
             if is_stream(request):
                 return await self._stream(http, request)
-            return _to_http(await self._server.answer(request, user))
-        except StatusError as refused:
-            return _to_http(refused.response())
+            return _to_http(await self._server.serve(request, user))
+        except StatusError as error:
+            return _to_http(error.response())
         except (ClientConnectionResetError, asyncio.CancelledError):
             raise
         except Exception:
             log.exception("request failed", method=http.method, path=http.path)
             return _to_http(internal_error().response())
 
-    def _caller(self, http: web.BaseRequest) -> UserInfo:
+    def _user_of(self, http: web.BaseRequest) -> UserInfo:
         """Return the user of the request's token. Raises 401 or 403."""
         headers = http.headers
         if _host_name(headers.get("Host", "")) not in _LOOPBACK:
-            raise StatusError(403, "Forbidden", "this API answers to 127.0.0.1 and localhost only: check the Host")
+            raise StatusError(403, "Forbidden", "the Host header must be 127.0.0.1 or localhost")
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         identity = self._server.authenticator.identify(token) if scheme.lower() == "bearer" else None
         if identity is None:
             raise StatusError(401, "Unauthorized", "Unauthorized")
-        return self._impersonated(headers, identity.user)
+        return self._effective_user(headers, identity.user)
 
-    def _impersonated(self, headers: CIMultiDictProxy[str], user: UserInfo) -> UserInfo:
+    def _effective_user(self, headers: CIMultiDictProxy[str], user: UserInfo) -> UserInfo:
         """Return the user to act as (`kubectl --as`). Only an unrestricted user may impersonate."""
         name = _text(headers, "Impersonate-User")
         groups = tuple(map(_readable, headers.getall("Impersonate-Group", ())))
         uid, extra = _text(headers, "Impersonate-Uid"), _impersonated_extra(headers)
         if not name:
             if groups or uid or extra:
-                raise StatusError(400, "BadRequest", "groups and the like are impersonated with a user name only")
+                raise StatusError(400, "BadRequest", "Impersonate-User is missing")
             return user
         if not user.is_unrestricted:
-            raise StatusError(403, "Forbidden", f'User "{user.name}" cannot impersonate anybody here', {})
-        return impersonated(name, groups, uid, extra)
+            raise StatusError(403, "Forbidden", f'User "{user.name}" cannot impersonate users', {})
+        return impersonate(name, groups, uid, extra)
 
     async def _stream(self, http: web.BaseRequest, request: Request) -> web.StreamResponse:
         try:
@@ -176,7 +176,7 @@ async def _read(http: web.BaseRequest) -> Request:
         message = f"Request entity too large: limit is {LARGEST_BODY}"
         raise StatusError(413, "RequestEntityTooLarge", message) from None
     except RequestPayloadError:
-        raise StatusError(400, "BadRequest", "the body ends before its end, or is not as it was announced") from None
+        raise StatusError(400, "BadRequest", "the request body is incomplete or does not match its headers") from None
     url, headers = http.rel_url, http.headers
     return Request(
         method=http.method,
@@ -200,12 +200,12 @@ def _readable(value: str) -> str:
 
 def _impersonated_extra(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, ...]]:
     """Read the `Impersonate-Extra-KEY` headers; KEY is case-insensitive and percent-encoded."""
-    found: dict[str, tuple[str, ...]] = {}
+    extra: dict[str, tuple[str, ...]] = {}
     for name, value in headers.items():
         if name.lower().startswith(_EXTRA):
             key = unquote(name.lower().removeprefix(_EXTRA))
-            found[key] = (*found.get(key, ()), _readable(value))
-    return found
+            extra[key] = (*extra.get(key, ()), _readable(value))
+    return extra
 
 
 def _to_http(response: Response) -> web.Response:
@@ -214,9 +214,9 @@ def _to_http(response: Response) -> web.Response:
     return web.Response(status=response.status, body=body, headers=_headers(response.headers))
 
 
-def _headers(given: Any) -> CIMultiDict[str]:
+def _headers(extra_headers: Any) -> CIMultiDict[str]:
     headers = CIMultiDict({"Content-Type": _JSON, "Cache-Control": "no-cache, private"})
-    for name, value in given.items():
+    for name, value in extra_headers.items():
         if name == "Warning":
             # One header line each; control characters would end a header early.
             for line in value.splitlines():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from grove.certificates import key_pem_of, make_authority, make_key, make_server_certificate, pem_of
+from grove.certificates import encode_certificates, encode_key, make_ca, make_key, make_server_certificate
 
 _LIFETIME = timedelta(days=365)
 # A client's clock may be a little behind.
@@ -39,7 +39,7 @@ class Certificates(msgspec.Struct, frozen=True, kw_only=True):
 def make_certificates(now: datetime) -> Certificates:
     """Create certificates. `now` is the machine's time: clients check validity by it, not by the cluster's clock."""
     start, end = now - _LEEWAY, now + _LIFETIME
-    authority_key, key = make_key(), make_key()
-    authority = make_authority(authority_key, "grove embedded cluster", start, end)
-    server = make_server_certificate(key, _NAMES, authority, authority_key, start, end)
-    return Certificates(ca=pem_of((authority,)), certificate=pem_of((server,)), key=key_pem_of(key))
+    ca_key, key = make_key(), make_key()
+    ca = make_ca(ca_key, "grove embedded cluster", start, end)
+    server = make_server_certificate(key, _NAMES, ca, ca_key, start, end)
+    return Certificates(ca=encode_certificates((ca,)), certificate=encode_certificates((server,)), key=encode_key(key))

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from grove.cluster.apiserver.admission.webhook_request import Call, NoVerdict, Outcome, read_verdict
+from grove.cluster.apiserver.admission.webhook_request import Call, CallFailure, CallResult, read_review
 
 _LARGEST_ANSWER = 8 * 1024 * 1024
 
@@ -20,45 +20,45 @@ class WebhookClient:
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
 
-    async def ask(self, call: Call, uid: str) -> Outcome:
-        address, timeout = call.address, f"?timeout={call.timeout_seconds}s"
-        asked = address.shown + timeout
-        if address.problem:
-            return _failed(asked, address.problem)
+    async def call(self, request: Call, uid: str) -> CallResult:
+        address, timeout = request.address, f"?timeout={request.timeout_seconds}s"
+        shown_url = address.shown + timeout
+        if address.error_message:
+            return _call_failed(shown_url, address.error_message)
         try:
-            async with asyncio.timeout(call.timeout_seconds):
-                return await self._post(call, address.url + timeout, uid)
+            async with asyncio.timeout(request.timeout_seconds):
+                return await self._post(request, address.url + timeout, uid)
         except TimeoutError:
-            return _failed(asked, "context deadline exceeded")
-        except aiohttp.ClientConnectorCertificateError as problem:
-            return _failed(asked, f"tls: failed to verify certificate: {problem.certificate_error}")
-        except aiohttp.ClientConnectorError as problem:
-            return _failed(asked, f"dial tcp {_host(address.url)}: connect: {_why(problem)}")
-        except (aiohttp.ClientError, OSError, ValueError) as problem:
-            return _failed(asked, str(problem) or type(problem).__name__)
+            return _call_failed(shown_url, "context deadline exceeded")
+        except aiohttp.ClientConnectorCertificateError as error:
+            return _call_failed(shown_url, f"tls: failed to verify certificate: {error.certificate_error}")
+        except aiohttp.ClientConnectorError as error:
+            return _call_failed(shown_url, f"dial tcp {_host(address.url)}: connect: {_describe_connect_error(error)}")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return _call_failed(shown_url, str(error) or type(error).__name__)
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
 
-    async def _post(self, call: Call, url: str, uid: str) -> Outcome:
+    async def _post(self, request: Call, url: str, uid: str) -> CallResult:
         headers = {"Content-Type": "application/json", "Accept": "application/json, */*"}
-        request = self._opened().post(
+        post = self._open_session().post(
             url,
-            data=call.review(uid),
+            data=request.encode_review(uid),
             headers=headers,
-            ssl=_trust(call.ca_bundle),
-            server_hostname=call.address.tls_name or None,
+            ssl=_trust(request.ca_bundle),
+            server_hostname=request.address.tls_name or None,
             allow_redirects=False,
         )
-        async with request as response:
+        async with post as response:
             body = await response.content.read(_LARGEST_ANSWER)
             if response.status != 200:
-                said = body.decode("utf-8", "replace") if response.content_type.startswith("text/") else ""
-                return NoVerdict(f"failed to call webhook: {_http_problem(response.status, said.strip())}")
-            return read_verdict(call, uid, body)
+                text = body.decode("utf-8", "replace") if response.content_type.startswith("text/") else ""
+                return CallFailure(f"failed to call webhook: {_describe_status(response.status, text.strip())}")
+            return read_review(request, uid, body)
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
         return self._session
@@ -71,11 +71,11 @@ def _trust(bundle: str) -> ssl.SSLContext:
         return ssl.create_default_context()
     try:
         return ssl.create_default_context(cadata=base64.b64decode(bundle).decode("ascii"))
-    except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as problem:
-        raise ValueError(f"unable to load root certificates: {problem}") from None
+    except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as error:
+        raise ValueError(f"unable to load root certificates: {error}") from None
 
 
-def _http_problem(status: int, said: str) -> str:
+def _describe_status(status: int, text: str) -> str:
     match status:
         case 404:
             return "the server could not find the requested resource"
@@ -84,16 +84,16 @@ def _http_problem(status: int, said: str) -> str:
         case 403:
             return "forbidden"
         case _ if status >= 500:
-            return f"an error on the server ({_quoted(said or 'unknown')}) has prevented the request from succeeding"
+            return f"an error on the server ({_quote(text or 'unknown')}) has prevented the request from succeeding"
         case _:
             return f"the server responded with the status code {status} but did not return more information"
 
 
-def _failed(url: str, why: str) -> NoVerdict:
-    return NoVerdict(f"failed to call webhook: Post {_quoted(url)}: {why}")
+def _call_failed(url: str, reason: str) -> CallFailure:
+    return CallFailure(f"failed to call webhook: Post {_quote(url)}: {reason}")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
@@ -103,6 +103,6 @@ def _host(url: str) -> str:
     return f"{parts.hostname}:{parts.port or 443}"
 
 
-def _why(problem: aiohttp.ClientConnectorError) -> str:
-    system = problem.os_error.strerror or str(problem)
-    return "connection refused" if isinstance(problem.os_error, ConnectionRefusedError) else system
+def _describe_connect_error(error: aiohttp.ClientConnectorError) -> str:
+    system = error.os_error.strerror or str(error)
+    return "connection refused" if isinstance(error.os_error, ConnectionRefusedError) else system

@@ -24,15 +24,15 @@ from grove.cluster.patches.field_sets import (
     without_parts,
 )
 from grove.cluster.patches.merge_types import Type
-from grove.cluster.patches.server_side_apply import merged, pruned
+from grove.cluster.patches.server_side_apply import merge, prune
 from grove.cluster.patches.typed_compare import compare, field_set
 
 UPDATE = "Update"
 APPLY = "Apply"
 FIRST_APPLY = "before-first-apply"
 _ANCIENT = "ancient-changes"
-_MOST_UPDATERS = 10
-_LONGEST_NAME = 128
+_MAX_UPDATERS = 10
+_MAX_NAME_LENGTH = 128
 _OPERATIONS = (APPLY, UPDATE)
 
 # Fields that only the server sets have no owner.
@@ -60,7 +60,7 @@ class Manager(msgspec.Struct, frozen=True, order=True):
     api_version: str = ""
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """The manager as error messages name it."""
         place = f' with subresource "{self.subresource}"' if self.subresource else ""
         version = f" using {self.api_version}" if self.operation == UPDATE else ""
@@ -103,7 +103,7 @@ class ApplyConflictError(Exception):
         return [
             {
                 "reason": "FieldManagerConflict",
-                "message": f"conflict with {conflict.manager.described}",
+                "message": f"conflict with {conflict.manager.description}",
                 "field": path_text(conflict.path),
             }
             for conflict in self.conflicts
@@ -112,10 +112,10 @@ class ApplyConflictError(Exception):
     def message(self) -> str:
         if len(self.conflicts) == 1:
             only = self.conflicts[0]
-            return f"Apply failed with 1 conflict: conflict with {only.manager.described}: {path_text(only.path)}"
+            return f"Apply failed with 1 conflict: conflict with {only.manager.description}: {path_text(only.path)}"
         paths: dict[str, list[str]] = {}
         for conflict in self.conflicts:
-            paths.setdefault(conflict.manager.described, []).append(path_text(conflict.path))
+            paths.setdefault(conflict.manager.description, []).append(path_text(conflict.path))
         lines = [line for who in paths for line in (f"conflicts with {who}:", *(f"- {path}" for path in paths[who]))]
         return f"Apply failed with {len(self.conflicts)} conflicts: " + "\n".join(lines)
 
@@ -123,13 +123,13 @@ class ApplyConflictError(Exception):
 def after_update(managers: Managers, type_: Type, old: Any, new: Any, write: ManagedWrite) -> Managers:
     """Return the managers after an update: the writer owns changed fields alone; removed fields have no owner."""
     change = compare(type_, old, new).without(write.ignored)
-    taken = difference(change.taken, _OWNERLESS)
-    found = without_fields(managers, union(change.taken, change.removed))
-    if taken:
+    owned_fields = difference(change.written, _OWNERLESS)
+    found = without_fields(managers, union(change.written, change.removed))
+    if owned_fields:
         before = found.get(write.manager)
-        fields = taken if before is None else union(before.fields, taken)
+        fields = owned_fields if before is None else union(before.fields, owned_fields)
         found[write.manager] = Owned(fields, write.api_version, write.time)
-    return _capped(found)
+    return _cap_updaters(found)
 
 
 def without_fields(managers: Managers, fields: FieldSet) -> Managers:
@@ -144,10 +144,10 @@ def without_fields(managers: Managers, fields: FieldSet) -> Managers:
     return found
 
 
-def _capped(managers: Managers) -> Managers:
+def _cap_updaters(managers: Managers) -> Managers:
     """Merge the oldest updaters into one manager if there are too many."""
-    updaters = sorted((m for m in managers if m.operation == UPDATE), key=lambda m: (_seconds(managers[m]), m.name))
-    surplus = len(updaters) - _MOST_UPDATERS
+    updaters = sorted((m for m in managers if m.operation == UPDATE), key=lambda m: (_timestamp(managers[m]), m.name))
+    surplus = len(updaters) - _MAX_UPDATERS
     if surplus <= 0:
         return managers
     found = dict(managers)
@@ -160,7 +160,7 @@ def _capped(managers: Managers) -> Managers:
     return found
 
 
-def _seconds(owned: Owned) -> float:
+def _timestamp(owned: Owned) -> float:
     try:
         return datetime.fromisoformat(owned.time or "").timestamp()
     except ValueError:
@@ -182,24 +182,24 @@ def after_apply(
     wanted = without_parts(field_set(type_, config), write.ignored)
     last = managers.get(manager)
     found = {**managers, manager: Owned(wanted, write.api_version, None if last is None else last.time)}
-    obj = merged(type_, live, config)
+    obj = merge(type_, live, config)
     if last is not None:
-        everybody: FieldSet = {}
+        all_owned: FieldSet = {}
         for owned in found.values():
-            everybody = union(everybody, owned.fields)
-        obj = pruned(type_, obj, last.fields, everybody) or {}
+            all_owned = union(all_owned, owned.fields)
+        obj = prune(type_, obj, last.fields, all_owned) or {}
     others = {other: owned for other, owned in found.items() if other != manager}
     change = compare(type_, live, obj).without(write.ignored)
-    if not is_forced and (conflicts := _conflicts(others, change.taken)):
+    if not is_forced and (conflicts := _find_conflicts(others, change.written)):
         raise ApplyConflictError(conflicts)
-    result = without_fields(others, union(change.taken, change.removed))
+    result = without_fields(others, union(change.written, change.removed))
     if fields := difference(wanted, _OWNERLESS):
         time = found[manager].time if obj == live else write.time
         result[manager] = Owned(fields, write.api_version, time)
     return ServerSideApplyResult(obj, result)
 
 
-def _conflicts(others: Managers, wanted: FieldSet) -> tuple[Conflict, ...]:
+def _find_conflicts(others: Managers, wanted: FieldSet) -> tuple[Conflict, ...]:
     return tuple(
         Conflict(manager, path)
         for manager in sorted(others, key=_rank)
@@ -208,7 +208,7 @@ def _conflicts(others: Managers, wanted: FieldSet) -> tuple[Conflict, ...]:
 
 
 def _rank(manager: Manager) -> tuple[str, str, str, bool, str]:
-    """Sort key for conflicts, as in a real API server: subresources before the object itself."""
+    """Return the sort key of conflicts, as in a real API server: subresources before the object itself."""
     return manager.name, manager.operation, manager.api_version, not manager.subresource, manager.subresource
 
 
@@ -217,7 +217,7 @@ def _rank(manager: Manager) -> tuple[str, str, str, bool, str]:
 
 def managed_fields(managers: Managers) -> list[JsonObject]:
     """Encode the managers as `metadata.managedFields`."""
-    order = sorted(managers, key=lambda m: (m.operation, _seconds(managers[m]), m.name, m.api_version, m.subresource))
+    order = sorted(managers, key=lambda m: (m.operation, _timestamp(managers[m]), m.name, m.api_version, m.subresource))
     return [_entry(manager, managers[manager]) for manager in order]
 
 
@@ -248,13 +248,13 @@ def read_managed_fields(wire: Any) -> Managers:
     try:
         entries = msgspec.convert(wire, list[_Entry])
         return dict(_read_entry(entry) for entry in entries)
-    except (msgspec.ValidationError, NotAFieldSetError) as problem:
-        raise NotManagedFieldsError(str(problem)) from None
+    except (msgspec.ValidationError, NotAFieldSetError) as error:
+        raise NotManagedFieldsError(str(error)) from None
 
 
 def _read_entry(entry: _Entry) -> tuple[Manager, Owned]:
     if entry.operation not in _OPERATIONS or entry.fields_type not in ("", "FieldsV1"):
-        raise NotManagedFieldsError("an entry is of an operation and in a form that we know")
+        raise NotManagedFieldsError("unknown operation or fieldsType")
     api_version = entry.api_version if entry.operation == UPDATE else ""
     manager = Manager(entry.operation, entry.manager, entry.subresource, api_version)
     fields = {} if entry.fields_v1 is None else from_wire(entry.fields_v1)
@@ -264,4 +264,4 @@ def _read_entry(entry: _Entry) -> tuple[Manager, Owned]:
 def manager_name(text: str) -> str:
     """Return the manager name of a User-Agent: the program name before its version, shortened to the limit."""
     name = "".join(letter for letter in text.partition("/")[0] if letter.isprintable())
-    return name[:_LONGEST_NAME] or "unknown"
+    return name[:_MAX_NAME_LENGTH] or "unknown"

@@ -20,7 +20,7 @@ Path = tuple[str, ...]
 
 # The set with only the empty path. It is shared, as all sets are.
 LEAF: FieldSet = {HERE: {}}
-_KNOWN = ("f:", "k:", "v:", "i:")
+_STEP_PREFIXES = ("f:", "k:", "v:", "i:")
 
 
 @lru_cache(maxsize=65536)
@@ -77,7 +77,7 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """The members of `one` that are not members of `other`."""
+    """Return the members of `one` that are not members of `other`."""
     if not one or not other:
         return one
     result: FieldSet = {}
@@ -90,7 +90,7 @@ def difference(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def without_parts(one: FieldSet, parts: FieldSet) -> FieldSet:
-    """The members of `one` that are neither members of `parts` nor inside of one."""
+    """Return the members of `one` that are neither members of `parts` nor inside of one."""
     if not one or not parts:
         return one
     result: FieldSet = {}
@@ -146,12 +146,12 @@ def from_wire(wire: Any) -> FieldSet:
     Steps of unknown kinds are dropped: a newer server may have written them.
     """
     if not isinstance(wire, dict):
-        raise NotAFieldSetError("a set of fields is an object")
-    known = ((_tidy(step), inner) for step, inner in wire.items() if step == HERE or step[:2] in _KNOWN)
-    return {step: {} if step == HERE else from_wire(inner) or LEAF for step, inner in known}
+        raise NotAFieldSetError("a field set must be an object")
+    steps = ((_canonicalize(step), inner) for step, inner in wire.items() if step == HERE or step[:2] in _STEP_PREFIXES)
+    return {step: {} if step == HERE else from_wire(inner) or LEAF for step, inner in steps}
 
 
-def _tidy(step: str) -> str:
+def _canonicalize(step: str) -> str:
     """Return the step in its canonical encoding."""
     if step == HERE or step.startswith("f:"):
         return step

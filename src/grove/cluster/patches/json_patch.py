@@ -10,9 +10,9 @@ import msgspec
 
 from grove.cluster.patches import PatchConflictError, PatchInvalidError, PatchTooLongError
 
-_MOST_OPERATIONS = 10_000
-_LONGEST_INDEX = 18
-_MOST_COPIED_BYTES = 3 * 1024 * 1024
+_MAX_OPERATIONS = 10_000
+_MAX_INDEX_DIGITS = 18
+_MAX_COPIED_BYTES = 3 * 1024 * 1024
 
 
 class _Operation(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ def apply_json_patch(document: Any, patch: Any) -> Any:
         if operation.op == "copy":
             # Copying a value into itself doubles the document with every operation.
             copied += len(msgspec.json.encode(_find_or_null(document, _source(operation))))
-            if copied > _MOST_COPIED_BYTES:
+            if copied > _MAX_COPIED_BYTES:
                 raise PatchConflictError("Unable to complete the copy, the accumulated size increase is too large")
         document = _apply(document, operation)
     return document
@@ -38,11 +38,11 @@ def apply_json_patch(document: Any, patch: Any) -> Any:
 def _read(patch: Any) -> list[_Operation]:
     try:
         operations = msgspec.convert(patch, list[_Operation])
-    except msgspec.ValidationError as problem:
-        raise PatchInvalidError(f"error decoding patch: {problem}") from None
-    if len(operations) > _MOST_OPERATIONS:
+    except msgspec.ValidationError as error:
+        raise PatchInvalidError(f"error decoding patch: {error}") from None
+    if len(operations) > _MAX_OPERATIONS:
         raise PatchTooLongError(
-            f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
+            f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(operations)}"
         )
     return operations
 
@@ -99,7 +99,7 @@ def _find(document: Any, path: list[str]) -> Any:
 
 
 def _find_or_null(document: Any, path: list[str]) -> Any:
-    """Return the value, or None if only the last step does not exist."""
+    """Return the value at the path, or None if only the last step of the path does not exist."""
     parent = _find(document, path[:-1])
     return parent.get(path[-1]) if path and isinstance(parent, dict) else _find(document, path)
 
@@ -117,7 +117,7 @@ def _child(container: Any, step: str) -> Any:
 def _index(container: list[Any], step: str) -> int:
     if not step.isascii() or not step.isdigit() or (len(step) > 1 and step.startswith("0")):
         raise PatchConflictError(f"{step} is not an index of a list")
-    if len(step) > _LONGEST_INDEX or int(step) >= len(container):
+    if len(step) > _MAX_INDEX_DIGITS or int(step) >= len(container):
         raise PatchConflictError(f"index {step} is out of bounds: the list has {len(container)}")
     return int(step)
 

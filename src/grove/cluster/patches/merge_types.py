@@ -1,9 +1,10 @@
 """Merge types: how each part of an object merges, by list keys and atomic maps.
 
-Types come from the schema of a definition (`type_of_schema`) or, for built-in kinds, from `built_in_types.json`, which
-a script takes from an API server (`tests/kube/controlplane/merge_types.py`). Its signs: `text`, `number`, `truth`,
-`value` (one value of any type), `anything` (taken as a whole), `#Name` a definition; an object with `fields`, with
-`each` if any name will do; a list with `items`, with `keys` and their defaults if it merges (none: by value).
+Types come from the schema of a CRD (`type_of_schema`) or, for built-in kinds, from `built_in_types.json`, which
+`tests/kube/controlplane/merge_types.py` extracts from an API server. In this file, `text`, `number` and `truth` are
+scalars, `value` is a scalar of any type, `anything` is replaced as a whole, and `#Name` refers to a definition. An
+object has `fields`, or `each` for the type of all values. A list has `items`, and `keys` with defaults if it merges (no
+keys: by value).
 """
 
 import pkgutil
@@ -71,16 +72,16 @@ class _BuiltIn:
     def __init__(self, data: JsonObject) -> None:
         self.kinds: dict[str, str] = data["kinds"]
         self._data: JsonObject = data["definitions"]
-        self._made: dict[str, Type] = {}
+        self._types: dict[str, Type] = {}
 
     def definition(self, name: str) -> Type:
-        made = self._made.get(name)
-        if made is None:
+        type_ = self._types.get(name)
+        if type_ is None:
             # Stored before its fields are built: types can be recursive.
             data = self._data[name]
-            made = self._made[name] = Members(fields={}, is_atomic=data.get("atomic", False))
-            made.fields.update({field: self._type(inner) for field, inner in data["fields"].items()})
-        return made
+            type_ = self._types[name] = Members(fields={}, is_atomic=data.get("atomic", False))
+            type_.fields.update({field: self._type(inner) for field, inner in data["fields"].items()})
+        return type_
 
     def _type(self, data: Any) -> Type:
         match data:
@@ -103,9 +104,9 @@ def _built_in() -> _BuiltIn:
 
 def custom_type(schema: JsonObject) -> Type:
     """Return the merge type of a custom resource from the schema of its CRD."""
-    made = type_of_schema({**schema, "x-kubernetes-embedded-resource": True})
+    type_ = type_of_schema({**schema, "x-kubernetes-embedded-resource": True})
     # Without an object schema only the metadata is known.
-    return made if isinstance(made, Members) else Members(fields=_resource_fields(), each=DEDUCED)
+    return type_ if isinstance(type_, Members) else Members(fields=_resource_fields(), each=DEDUCED)
 
 
 def type_of_schema(schema: JsonObject) -> Type:
@@ -125,16 +126,16 @@ def type_of_schema(schema: JsonObject) -> Type:
 
 def _list_of_schema(schema: JsonObject) -> Type:
     items = schema.get("items") or {}
-    made = type_of_schema(items)
+    type_ = type_of_schema(items)
     match schema.get("x-kubernetes-list-type"):
         case "map":
             fields = items.get("properties") or {}
             names = schema.get("x-kubernetes-list-map-keys") or ()
-            return Items(items=made, keys={name: fields.get(name, {}).get("default") for name in names})
+            return Items(items=type_, keys={name: fields.get(name, {}).get("default") for name in names})
         case "set":
-            return Items(items=made, keys={})
+            return Items(items=type_, keys={})
         case _:
-            return Items(items=made)
+            return Items(items=type_)
 
 
 def _object_of_schema(schema: JsonObject, is_verbatim: bool) -> Type:

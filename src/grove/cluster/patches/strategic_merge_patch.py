@@ -66,11 +66,11 @@ def _merge(keys: dict[str, str], path: str, current: Any, patch: JsonObject) -> 
             raise PatchInvalidError(f"Unexpected patch directive: {other}")
     result = dict(current) if isinstance(current, dict) else {}
     if _RETAIN in patch:
-        kept = _texts(patch[_RETAIN], _RETAIN)
+        kept = _check_list(patch[_RETAIN], _RETAIN)
         result = {key: value for key, value in result.items() if key in kept}
     for key, value in patch.items():
         if not key.startswith("$"):
-            _set(result, key, _merged_value(keys, f"{path}.{key}" if path else key, result.get(key), value, patch))
+            _set(result, key, _merge_value(keys, f"{path}.{key}" if path else key, result.get(key), value, patch))
     _delete_values(result, patch)
     return result
 
@@ -82,7 +82,7 @@ def _set(result: JsonObject, key: str, value: Any) -> None:
         result[key] = value
 
 
-def _merged_value(keys: dict[str, str], path: str, current: Any, value: Any, patch: JsonObject) -> Any:
+def _merge_value(keys: dict[str, str], path: str, current: Any, value: Any, patch: JsonObject) -> Any:
     if isinstance(value, dict):
         return value if keys.get(path) == _AS_WHOLE else _merge(keys, path, current, value)
     if not isinstance(value, list) or path not in keys:
@@ -157,12 +157,12 @@ def _delete_values(result: JsonObject, patch: JsonObject) -> None:
     for key, values in patch.items():
         if key.startswith(_DELETE_VALUES):
             field = key.removeprefix(_DELETE_VALUES)
-            gone = _texts(values, key)
+            removed = _check_list(values, key)
             if isinstance(result.get(field), list):
-                result[field] = [value for value in result[field] if value not in gone]
+                result[field] = [value for value in result[field] if value not in removed]
 
 
-def _texts(values: Any, where: str) -> list[Any]:
+def _check_list(values: Any, where: str) -> list[Any]:
     if not isinstance(values, list):
         raise PatchInvalidError(f"{where}: must be a list")
     return values

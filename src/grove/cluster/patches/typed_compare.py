@@ -40,7 +40,7 @@ class Comparison(msgspec.Struct, frozen=True):
     removed: FieldSet
 
     @property
-    def taken(self) -> FieldSet:
+    def written(self) -> FieldSet:
         """The fields that the writer owns after the write."""
         return union(self.added, self.modified)
 
@@ -168,7 +168,7 @@ def _compare_members(type_: Members, before: dict[str, Any], after: dict[str, An
         if old is ABSENT:
             found.added[field_step(name)] = _whole(member_type(type_, name), new)
         else:
-            _take_in(found, field_step(name), compare(member_type(type_, name), old, new))
+            _add_change(found, field_step(name), compare(member_type(type_, name), old, new))
     for name, old in before.items():
         if name not in after:
             found.removed[field_step(name)] = _whole(member_type(type_, name), old)
@@ -182,7 +182,7 @@ def _compare_items(type_: Items, before: dict[str, list[Any]], after: dict[str, 
         # Items with the same key are compared as one.
         is_one = len(old) <= 1 and len(new) <= 1
         change = compare(type_.items if is_one else ANYTHING, _only(old, is_one), _only(new, is_one))
-        _take_in(found, step, change)
+        _add_change(found, step, change)
     return found
 
 
@@ -197,7 +197,7 @@ def _compare_unlike(old: Any, new: Any) -> Comparison:
     return Comparison(added, LEAF, removed)
 
 
-def _take_in(found: Comparison, step: str, change: Comparison) -> None:
+def _add_change(found: Comparison, step: str, change: Comparison) -> None:
     """Add a change to a comparison under construction."""
     for whole, part in (
         (found.added, change.added),
@@ -218,56 +218,56 @@ def _by_step(keys: dict[str, Any], items: list[Any]) -> dict[str, list[Any]]:
 # Type errors of applied objects
 
 
-def type_problem(type_: Type, value: Any) -> str:
+def find_type_error(type_: Type, value: Any) -> str:
     """Return all type errors as one text, or an empty string. The texts follow those of a real API server."""
-    problems = list(_problems(type_, value, ()))
-    return "\n  ".join(("errors:", *problems)) if len(problems) > 1 else "".join(problems)
+    error_messages = list(_find_errors(type_, value, ()))
+    return "\n  ".join(("errors:", *error_messages)) if len(error_messages) > 1 else "".join(error_messages)
 
 
-def _problems(type_: Type, value: Any, path: Path) -> Iterator[str]:
+def _find_errors(type_: Type, value: Any, path: Path) -> Iterator[str]:
     match type_:
-        case Scalar(name=name) if value is not None and name and not _is(name, value):
-            yield f"{path_text(path)}: expected {name}, got {_shown(value)}"
+        case Scalar(name=name) if value is not None and name and not _has_type(name, value):
+            yield f"{path_text(path)}: expected {name}, got {_to_json(value)}"
         case Members() if value is not None:
             if not isinstance(value, dict):
-                yield f"{path_text(path)}: expected map, got {_shown(value)}"
+                yield f"{path_text(path)}: expected map, got {_to_json(value)}"
                 return
-            yield from _member_problems(type_, value, path)
+            yield from _find_member_errors(type_, value, path)
         case Items(keys=keys) if value is not None:
             if not isinstance(value, list):
-                yield f"{path_text(path)}: expected list, got {_shown(value)}"
+                yield f"{path_text(path)}: expected list, got {_to_json(value)}"
                 return
-            yield from _item_problems(type_, keys, value, path)
+            yield from _find_item_errors(type_, keys, value, path)
         case _:
             return
 
 
-def _member_problems(type_: Members, value: dict[str, Any], path: Path) -> Iterator[str]:
+def _find_member_errors(type_: Members, value: dict[str, Any], path: Path) -> Iterator[str]:
     for name in sorted(value):
         place = (*path, field_step(name))
         if name not in type_.fields and type_.each is None:
             # As a real API server, stop at the first unknown field of an object.
             yield f"{path_text(place)}: field not declared in schema"
             return
-        yield from _problems(member_type(type_, name), value[name], place)
+        yield from _find_errors(member_type(type_, name), value[name], place)
 
 
-def _item_problems(type_: Items, keys: dict[str, Any] | None, value: list[Any], path: Path) -> Iterator[str]:
+def _find_item_errors(type_: Items, keys: dict[str, Any] | None, value: list[Any], path: Path) -> Iterator[str]:
     seen: dict[str, None] = {}
     for index, item in enumerate(value):
         step = f"i:{index}"
         if keys is not None:
-            if problem := _key_problem(keys, item):
-                yield f"{path_text(path)}: element {index}: {problem}"
+            if error_message := _find_key_error(keys, item):
+                yield f"{path_text(path)}: element {index}: {error_message}"
                 continue
             step = step_of(keys, item)
             if step in seen:
                 yield f"{path_text(path)}: duplicate entries for key {path_text((step,))}"
             seen[step] = None
-        yield from _problems(type_.items, item, (*path, step))
+        yield from _find_errors(type_.items, item, (*path, step))
 
 
-def _key_problem(keys: dict[str, Any], item: Any) -> str:
+def _find_key_error(keys: dict[str, Any], item: Any) -> str:
     match item:
         case None if keys:
             return "associative list with keys may not have a null element"
@@ -278,7 +278,7 @@ def _key_problem(keys: dict[str, Any], item: Any) -> str:
             return f"associative list without keys has an element that's a {kind} type"
         case dict() if all(name not in item and default is None for name, default in keys.items()):
             return (
-                f"associative list with keys has an element that omits all key fields {_shown(list(keys))} "
+                f"associative list with keys has an element that omits all key fields {_to_json(list(keys))} "
                 "(and doesn't have default values for any key fields)"
             )
         case dict():
@@ -287,7 +287,7 @@ def _key_problem(keys: dict[str, Any], item: Any) -> str:
             return "associative list with keys may not have non-map elements" if keys else ""
 
 
-def _is(name: str, value: Any) -> bool:
+def _has_type(name: str, value: Any) -> bool:
     match name:
         case "string":
             return isinstance(value, str)
@@ -297,5 +297,5 @@ def _is(name: str, value: Any) -> bool:
             return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _shown(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()

@@ -9,13 +9,12 @@ import asyncio
 from collections.abc import Collection
 from random import Random
 
-from grove.api.labels import GATE
 from grove.api.resources import PODGANGS
 from grove.api.types.meta import Uid
 from grove.api.types.podgang import PodGang
 from grove.clock import Clock
-from grove.cluster.scheduler.scheduling_queue import Guest, State, WaitingRoom
-from grove.cluster.scheduler.scheduling_status import Reports
+from grove.cluster.scheduler.scheduling_queue import QueuedPod, SchedulingQueue, State, scheduling_state
+from grove.cluster.scheduler.scheduling_status import SchedulingStatusWriter
 from grove.cluster.scheduler.types import (
     PRIORITIES,
     SCHEDULABLE_NODES,
@@ -24,7 +23,7 @@ from grove.cluster.scheduler.types import (
     SchedulableNode,
     SchedulablePod,
     node_view,
-    shape_of,
+    scheduling_class_of,
 )
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
@@ -38,10 +37,12 @@ DEFAULT_NAMES = ("", "default-scheduler")
 BINDERS = 32
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
-MOST_FAILURES = 10
+MAX_FAILURES = 10
 
 
 class Scheduler:
+    """A scheduler that places gangs together and other pods one by one."""
+
     def __init__(
         self,
         client: Client,
@@ -61,8 +62,8 @@ class Scheduler:
         self._gangs: Store[PodGang] = Store()
         self._priorities: Store[PriorityClass] = Store()
         self._cluster = Cluster()
-        self._room = WaitingRoom()
-        self._reports = Reports(client, clock, random, self._pods, self._gangs)
+        self._queue = SchedulingQueue()
+        self._status_writer = SchedulingStatusWriter(client, clock, random, self._pods, self._gangs)
         # Pods that the scheduler has bound and whose binding the watch has not confirmed yet, with their nodes.
         self._assumed: dict[Uid, str] = {}
         self._demands: dict[Uid, PodDemand] = {}
@@ -87,14 +88,14 @@ class Scheduler:
                 group.create_task(reflector.run())
             for reflector in (nodes, pods, gangs, priorities):
                 await reflector.listed.wait()
-            group.create_task(self._reports.run())
+            group.create_task(self._status_writer.run())
             for _ in range(BINDERS):
-                group.create_task(self._bind_for_ever(group))
-            await self._cycle_for_ever()
+                group.create_task(self._run_binder(group))
+            await self._run_cycles()
 
     # One cycle
 
-    async def _cycle_for_ever(self) -> None:
+    async def _run_cycles(self) -> None:
         while True:
             await self._wake.wait()
             # A burst of changes becomes one cycle, so that all pods of a gang are in the same cycle.
@@ -104,21 +105,21 @@ class Scheduler:
 
     def _cycle(self) -> None:
         self.cycle_count += 1
-        decisions = schedule(self._cluster, self._room.gangs(), self._room.ungrouped_pods())
+        decisions = schedule(self._cluster, self._queue.gangs(), self._queue.ungrouped_pods())
         for binding in decisions.bindings:
             self._assume(binding)
-        self._reports.update((*decisions.unplaced, *self._room.strays()))
+        self._status_writer.update((*decisions.unplaced, *self._queue.pods_without_gang()))
 
     def _assume(self, binding: Binding) -> None:
         uid = binding.pod.uid
         self._assumed[uid] = binding.node
         self._cluster.place(binding.pod, binding.node)
-        self._room.set_pod(Guest(demand=binding.pod, state=State.SCHEDULED, node=binding.node))
+        self._queue.set_pod(QueuedPod(demand=binding.pod, state=State.SCHEDULED, node=binding.node))
         self._to_bind.put_nowait(binding)
 
     # Binding
 
-    async def _bind_for_ever(self, group: asyncio.TaskGroup) -> None:
+    async def _run_binder(self, group: asyncio.TaskGroup) -> None:
         while True:
             binding = await self._to_bind.get()
             pod = binding.pod
@@ -126,11 +127,11 @@ class Scheduler:
                 await self._client.bind(pod.namespace, pod.name, binding.node, uid=pod.uid)
                 self._failure_counts.pop(pod.uid, None)
             except ApiError:
-                await self._look_again(pod)
+                await self._refresh_pod(pod)
                 if pod.uid in self._assumed:
-                    group.create_task(self._rest(pod))
+                    group.create_task(self._retry_later(pod))
 
-    async def _look_again(self, pod: PodDemand) -> None:
+    async def _refresh_pod(self, pod: PodDemand) -> None:
         """Read the pod from the API server: its binding failed, or the response was lost."""
         try:
             self._pods.observe(await self._client.get(SCHEDULABLE_PODS, pod.namespace, pod.name))
@@ -138,65 +139,65 @@ class Scheduler:
             if error.is_not_found:
                 self._pods.forget(pod.uid)
 
-    async def _rest(self, pod: PodDemand) -> None:
+    async def _retry_later(self, pod: PodDemand) -> None:
         """Keep the capacity of a pod whose binding failed, then return the pod to the queue. The delay doubles.
 
         The other pods of its gang stay bound: a binding cannot be undone.
         """
         failures = self._failure_counts.get(pod.uid, 0)
-        self._failure_counts[pod.uid] = min(failures + 1, MOST_FAILURES)
+        self._failure_counts[pod.uid] = min(failures + 1, MAX_FAILURES)
         delay = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0**failures)
         await self._clock.sleep(delay * self._random.uniform(0.8, 1.2))
-        held = self._pods.get(pod.uid)
-        if self._assumed.pop(pod.uid, None) is not None and held is not None:
-            self._settle(held)
+        cached = self._pods.get(pod.uid)
+        if self._assumed.pop(pod.uid, None) is not None and cached is not None:
+            self._update_pod(cached)
 
     # Watch events
 
     def _node_changed(self, old: SchedulableNode | None, new: SchedulableNode | None) -> None:
         if new is not None:
-            is_news = self._cluster.set_node(node_view(new))
+            is_changed = self._cluster.set_node(node_view(new))
         else:
-            is_news = old is not None and self._cluster.remove_node(old.metadata.name)
-        if is_news:
+            is_changed = old is not None and self._cluster.remove_node(old.metadata.name)
+        if is_changed:
             self._wake.set()
 
     def _gang_changed(self, old: PodGang | None, new: PodGang | None) -> None:
         if new is None or new.metadata.is_terminating:
             gone = new or old
             if gone is not None:
-                self._room.remove_gang(gone.metadata.namespace, gone.metadata.name)
+                self._queue.remove_gang(gone.metadata.namespace, gone.metadata.name)
         elif old is not None and old.metadata.generation == new.metadata.generation and old.spec == new.spec:
             return
         else:
-            self._room.set_gang(new, self._gang_priority(new))
+            self._queue.set_gang(new, self._gang_priority(new))
         self._wake.set()
 
     def _priority_changed(self, _old: PriorityClass | None, _new: PriorityClass | None) -> None:
         self._demands.clear()
         for gang in self._gangs.values():
             if not gang.metadata.is_terminating:
-                self._room.set_gang(gang, self._gang_priority(gang))
+                self._queue.set_gang(gang, self._gang_priority(gang))
         for pod in self._pods.values():
-            self._settle(pod)
+            self._update_pod(pod)
         self._wake.set()
 
     def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
         if new is not None:
             if new.spec.node_name:
                 self._assumed.pop(new.metadata.uid, None)
-            if old is None or _is_news(old, new):
-                self._settle(new)
+            if old is None or _is_relevant(old, new):
+                self._update_pod(new)
         elif old is not None:
             uid = old.metadata.uid
             self._assumed.pop(uid, None)
             self._demands.pop(uid, None)
             self._failure_counts.pop(uid, None)
             self._cluster.remove(uid)
-            self._room.remove_pod(old.metadata.namespace, old.metadata.name, uid)
+            self._queue.remove_pod(old.metadata.namespace, old.metadata.name, uid)
             self._wake.set()
 
-    def _settle(self, pod: SchedulablePod) -> None:
+    def _update_pod(self, pod: SchedulablePod) -> None:
         """Account for the pod on its node, put it into the queue, or remove it from both."""
         metadata = pod.metadata
         uid = metadata.uid
@@ -204,19 +205,19 @@ class Scheduler:
         node = self._assumed.get(uid) or pod.spec.node_name
         is_over = pod.status.phase in ("Succeeded", "Failed")
         is_on_node = bool(node) and not is_over
-        is_news = self._put_on_node(demand, node if is_on_node else "")
+        is_changed = self._account_on_node(demand, node if is_on_node else "")
         state = self._state(pod, node)
         if state is None:
-            is_news |= self._room.remove_pod(metadata.namespace, metadata.name, uid)
+            is_changed |= self._queue.remove_pod(metadata.namespace, metadata.name, uid)
         else:
-            is_news |= self._room.set_pod(Guest(demand=demand, state=state, node=node if is_on_node else ""))
-        if is_news:
+            is_changed |= self._queue.set_pod(QueuedPod(demand=demand, state=state, node=node if is_on_node else ""))
+        if is_changed:
             self._wake.set()
 
-    def _put_on_node(self, demand: PodDemand, node: str) -> bool:
+    def _account_on_node(self, demand: PodDemand, node: str) -> bool:
         """Account for the pod on this node, or on none if it is empty. Return false if nothing changed."""
-        known_node = self._cluster.node_of(demand.uid) or ""
-        if known_node == node and (not node or self._cluster.demand_of(demand.uid) is demand):
+        current_node = self._cluster.node_of(demand.uid) or ""
+        if current_node == node and (not node or self._cluster.demand_of(demand.uid) is demand):
             return False
         self._cluster.remove(demand.uid)
         if node:
@@ -224,21 +225,14 @@ class Scheduler:
         return True
 
     def _state(self, pod: SchedulablePod, node: str) -> State | None:
-        if pod.metadata.is_terminating or pod.status.phase == "Failed":
-            return None
-        if node or pod.status.phase == "Succeeded":
-            return State.SCHEDULED
-        if pod.spec.scheduler_name not in self._served_names:
-            return None
-        gates = pod.spec.scheduling_gates
-        if not gates:
-            return State.PENDING
-        return State.BEHIND_OUR_GATE if all(gate.name == GATE for gate in gates) else State.BEHIND_OTHER_GATES
+        state = scheduling_state(pod, node)
+        is_served = state is State.SCHEDULED or pod.spec.scheduler_name in self._served_names
+        return state if is_served else None
 
     def _demand(self, pod: SchedulablePod) -> PodDemand:
         """Return the pod's demand. The same object is returned until requests, priority or labels change."""
         metadata = pod.metadata
-        shape = shape_of(pod)
+        shape = scheduling_class_of(pod)
         priority = self._pod_priority(pod)
         known = self._demands.get(metadata.uid)
         if known and known.shape == shape and known.priority == priority and known.labels == metadata.labels:
@@ -268,7 +262,7 @@ class Scheduler:
         return None if named is None else named.value
 
 
-def _is_news(old: SchedulablePod, new: SchedulablePod) -> bool:
+def _is_relevant(old: SchedulablePod, new: SchedulablePod) -> bool:
     """Return whether the update can change the queue or free capacity. Most status updates of kubelets cannot."""
     return (
         old.status.phase != new.status.phase

@@ -9,10 +9,10 @@ from enum import Enum, auto
 
 import msgspec
 
-from grove.api.labels import BASE_PODGANG, PODGANG
+from grove.api.labels import BASE_PODGANG, GATE, PODGANG
 from grove.api.types.meta import NamespacedName, Uid
 from grove.api.types.podgang import PodGang
-from grove.cluster.scheduler.types import pack_of
+from grove.cluster.scheduler.types import SchedulablePod, pack_of
 from grove.placement.types import GangDemand, GroupDemand, PackGroup, PodDemand, Unplaced, WaitReason
 
 
@@ -26,7 +26,19 @@ class State(Enum):
     SCHEDULED = auto()
 
 
-class Guest(msgspec.Struct, frozen=True, kw_only=True):
+def scheduling_state(pod: SchedulablePod, node: str) -> State | None:
+    """Return the state of a pod on this node; "" is none. None if the pod does not count for its gang."""
+    if pod.metadata.is_terminating or pod.status.phase == "Failed":
+        return None
+    if node or pod.status.phase == "Succeeded":
+        return State.SCHEDULED
+    gates = pod.spec.scheduling_gates
+    if not gates:
+        return State.PENDING
+    return State.BEHIND_OUR_GATE if all(gate.name == GATE for gate in gates) else State.BEHIND_OTHER_GATES
+
+
+class QueuedPod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod in the queue."""
 
     demand: PodDemand
@@ -35,14 +47,16 @@ class Guest(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
 
 
-class WaitingRoom:
+class SchedulingQueue:
+    """A queue of the pods and gangs that the scheduler knows."""
+
     def __init__(self) -> None:
-        self._guests: dict[tuple[str, str], Guest] = {}
+        self._pods: dict[tuple[str, str], QueuedPod] = {}
         self._gangs: dict[tuple[str, str], _Gang] = {}
-        # The group of each pod that a gang references, by pod name. Gangs reference pods before they exist.
-        self._seats: dict[tuple[str, str], tuple[_Gang, _Group]] = {}
+        # The groups that reference a pod, by pod name and gang, newest last. Gangs reference pods before they exist.
+        self._claims: dict[tuple[str, str], dict[tuple[str, str], tuple[_Gang, _Group]]] = {}
         self._active: dict[tuple[str, str], None] = {}
-        self._alone: dict[Uid, PodDemand] = {}
+        self._unassigned: dict[Uid, PodDemand] = {}
 
     def set_gang(self, gang: PodGang, priority: int | None) -> None:
         """Add or replace the gang, and assign its pods to its groups."""
@@ -51,12 +65,11 @@ class WaitingRoom:
         entry = self._gangs[key] = _Gang(gang, priority)
         for group in entry.groups:
             for name in group.positions:
-                # A pod that two gangs reference belongs to the one that changed last: it may be moving.
-                pending_pod = self._take_out(name)
-                self._seats[name] = (entry, group)
-                if pending_pod is not None:
-                    self._seat(name, pending_pod)
-        self._note(entry)
+                pod = self._remove(name)
+                self._claims.setdefault(name, {})[key] = (entry, group)
+                if pod is not None:
+                    self._insert(name, pod)
+        self._update_active(entry)
 
     def remove_gang(self, namespace: str, name: str) -> None:
         entry = self._gangs.pop((namespace, name), None)
@@ -64,28 +77,31 @@ class WaitingRoom:
             return
         for group in entry.groups:
             for pod_name in group.positions:
-                if self._seats.get(pod_name, (None, None))[1] is group:
-                    pending_pod = self._take_out(pod_name)
-                    del self._seats[pod_name]
-                    if pending_pod is not None:
-                        self._seat(pod_name, pending_pod)
+                claims = self._claims.get(pod_name, {})
+                if entry.key in claims:
+                    pod = self._remove(pod_name)
+                    del claims[entry.key]
+                    if not claims:
+                        del self._claims[pod_name]
+                    if pod is not None:
+                        self._insert(pod_name, pod)
         self._active.pop(entry.key, None)
 
-    def set_pod(self, pending_pod: Guest) -> bool:
+    def set_pod(self, pod: QueuedPod) -> bool:
         """Add or replace the pod. Return false if nothing changed."""
-        name = (pending_pod.demand.namespace, pending_pod.demand.name)
-        if self._guests.get(name) == pending_pod:
+        name = (pod.demand.namespace, pod.demand.name)
+        if self._pods.get(name) == pod:
             return False
-        self._take_out(name)
-        self._seat(name, pending_pod)
+        self._remove(name)
+        self._insert(name, pod)
         return True
 
     def remove_pod(self, namespace: str, name: str, uid: Uid) -> bool:
-        pending_pod = self._guests.get((namespace, name))
+        pod = self._pods.get((namespace, name))
         # A late delete event must not remove the next pod with this name.
-        if pending_pod is None or pending_pod.demand.uid != uid:
+        if pod is None or pod.demand.uid != uid:
             return False
-        self._take_out((namespace, name))
+        self._remove((namespace, name))
         return True
 
     def gangs(self) -> Iterator[GangDemand]:
@@ -97,40 +113,52 @@ class WaitingRoom:
 
     def ungrouped_pods(self) -> Iterator[PodDemand]:
         """Return the pending pods without a gang label."""
-        return (pod for pod in self._alone.values() if PODGANG not in pod.labels)
+        return (pod for pod in self._unassigned.values() if PODGANG not in pod.labels)
 
-    def strays(self) -> Iterator[Unplaced]:
+    def pods_without_gang(self) -> Iterator[Unplaced]:
         """Yield the pending pods whose gang does not exist or does not reference them."""
-        for pod in self._alone.values():
+        for pod in self._unassigned.values():
             if PODGANG in pod.labels:
                 gang = NamespacedName(namespace=pod.namespace, name=pod.labels[PODGANG])
                 verb = "name it" if (gang.namespace, gang.name) in self._gangs else "exist"
                 message = f"waits for its gang: PodGang {gang.name} does not {verb} yet"
                 yield Unplaced(pods=(pod,), reason=WaitReason.NOT_IN_ITS_GANG, message=message)
 
-    def _seat(self, name: tuple[str, str], pending_pod: Guest) -> None:
-        self._guests[name] = pending_pod
-        seat = self._seats.get(name)
-        if seat is not None:
-            entry, group = seat
-            group.put(pending_pod)
-            entry.base = pending_pod.demand.labels.get(BASE_PODGANG, entry.base)
-            self._note(entry)
-        elif pending_pod.state is State.PENDING:
-            self._alone[pending_pod.demand.uid] = pending_pod.demand
+    def _insert(self, name: tuple[str, str], pod: QueuedPod) -> None:
+        self._pods[name] = pod
+        assigned = self._find_group(name, pod)
+        if assigned is not None:
+            entry, group = assigned
+            group.add(pod)
+            entry.base = pod.demand.labels.get(BASE_PODGANG, entry.base)
+            self._update_active(entry)
+        elif pod.state is State.PENDING:
+            self._unassigned[pod.demand.uid] = pod.demand
 
-    def _take_out(self, name: tuple[str, str]) -> Guest | None:
-        pending_pod = self._guests.pop(name, None)
-        if pending_pod is None:
+    def _remove(self, name: tuple[str, str]) -> QueuedPod | None:
+        pod = self._pods.pop(name, None)
+        if pod is None:
             return None
-        self._alone.pop(pending_pod.demand.uid, None)
-        seat = self._seats.get(name)
-        if seat is not None:
-            seat[1].take(pending_pod)
-            self._note(seat[0])
-        return pending_pod
+        self._unassigned.pop(pod.demand.uid, None)
+        assigned = self._find_group(name, pod)
+        if assigned is not None:
+            assigned[1].remove(pod)
+            self._update_active(assigned[0])
+        return pod
 
-    def _note(self, entry: "_Gang") -> None:
+    def _find_group(self, name: tuple[str, str], pod: QueuedPod) -> "tuple[_Gang, _Group] | None":
+        """Return the group that the pod belongs to: of the gang in its label, if that gang references it.
+
+        Any user of the namespace can create a gang that references the pods of others. A pod without the label belongs
+        to the gang that changed last.
+        """
+        claims = self._claims.get(name)
+        if not claims:
+            return None
+        label = pod.demand.labels.get(PODGANG)
+        return next(reversed(claims.values())) if label is None else claims.get((name[0], label))
+
+    def _update_active(self, entry: "_Gang") -> None:
         if entry.is_active:
             self._active[entry.key] = None
         else:
@@ -197,21 +225,21 @@ class _Group:
         self.scheduled: dict[Uid, str] = {}
         self.pack = pack_of(group.topology_constraint)
 
-    def put(self, pending_pod: Guest) -> None:
-        uid = pending_pod.demand.uid
-        match pending_pod.state:
+    def add(self, pod: QueuedPod) -> None:
+        uid = pod.demand.uid
+        match pod.state:
             case State.PENDING:
-                self.pending[uid] = pending_pod.demand
+                self.pending[uid] = pod.demand
             case State.BEHIND_OUR_GATE:
-                self.behind_our_gate[uid] = pending_pod.demand
+                self.behind_our_gate[uid] = pod.demand
             case State.BEHIND_OTHER_GATES:
                 self.behind_other_gates[uid] = None
             case State.SCHEDULED:
-                self.scheduled[uid] = pending_pod.node
+                self.scheduled[uid] = pod.node
 
-    def take(self, pending_pod: Guest) -> None:
+    def remove(self, pod: QueuedPod) -> None:
         for bucket in (self.pending, self.behind_our_gate, self.behind_other_gates, self.scheduled):
-            bucket.pop(pending_pod.demand.uid, None)
+            bucket.pop(pod.demand.uid, None)
 
     def demand(self, *, with_nodes: bool) -> GroupDemand:
         return GroupDemand(

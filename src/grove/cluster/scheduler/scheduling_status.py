@@ -24,7 +24,7 @@ from grove.kube.store import Store
 from grove.kube.transport import STRATEGIC_PATCH
 from grove.placement.types import Unplaced
 
-LASTING = timedelta(seconds=1)
+WRITE_DELAY = timedelta(seconds=1)
 RETRY = timedelta(seconds=5)
 WRITERS = 16
 COMPONENT = "grove-scheduler"
@@ -33,13 +33,15 @@ COMPONENT = "grove-scheduler"
 Key = Uid | NamespacedName
 
 
-class Word(msgspec.Struct, frozen=True, kw_only=True):
+class UnschedulableReason(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     # Pods of a gang share the event of their gang; an ungrouped pod has its own.
     is_lone_pod: bool = False
 
 
-class Reports:
+class SchedulingStatusWriter:
+    """A writer of conditions and events of unschedulable pods."""
+
     def __init__(
         self, client: Client, clock: Clock, random: Random, pods: Store[SchedulablePod], gangs: Store[PodGang]
     ) -> None:
@@ -48,70 +50,70 @@ class Reports:
         self._random = random
         self._pods = pods
         self._gangs = gangs
-        self._agenda: DelayingQueue[Key] = DelayingQueue(clock)
-        self._words: dict[Key, Word] = {}
+        self._queue: DelayingQueue[Key] = DelayingQueue(clock)
+        self._reasons: dict[Key, UnschedulableReason] = {}
         self._due: dict[Key, datetime] = {}
-        self._event_told: dict[Key, str] = {}
+        self._written_events: dict[Key, str] = {}
 
     def update(self, unplaced: Iterable[Unplaced]) -> None:
         """Set the current reasons of all pods that wait. Pods that are not listed no longer wait."""
-        words = _words(unplaced)
-        before = self._words
-        self._words = words
-        for key, word in words.items():
-            if before.get(key) != word:
-                self._agenda.add(key)
-        self._event_told = {key: message for key, message in self._event_told.items() if key in words}
+        reasons = _reasons(unplaced)
+        before = self._reasons
+        self._reasons = reasons
+        for key, reason in reasons.items():
+            if before.get(key) != reason:
+                self._queue.add(key)
+        self._written_events = {key: message for key, message in self._written_events.items() if key in reasons}
 
     async def run(self) -> None:
-        await self._agenda.run(self._reconcile, workers=WRITERS)
+        await self._queue.run(self._reconcile, workers=WRITERS)
 
     async def _reconcile(self, key: Key) -> datetime | None:
-        word = self._words.get(key)
-        if word is None:
+        reason = self._reasons.get(key)
+        if reason is None:
             self._due.pop(key, None)
             return None
         now = self._clock.now()
-        due = self._due.setdefault(key, now + LASTING)
+        due = self._due.setdefault(key, now + WRITE_DELAY)
         if due > now:
             return due
         del self._due[key]
         try:
-            await self._tell(key, word)
+            await self._write(key, reason)
         except ApiError as error:
-            return None if error.is_not_found or error.is_refusal else self._clock.now() + RETRY
+            return None if error.is_not_found or error.is_rejection else self._clock.now() + RETRY
         return None
 
-    async def _tell(self, key: Key, word: Word) -> None:
+    async def _write(self, key: Key, reason: UnschedulableReason) -> None:
         if isinstance(key, NamespacedName):
             gang = self._gangs.by_name(key.namespace, key.name)
             if gang is not None:
-                await self._write_event(key, word, PODGANGS.api_version, PODGANGS.kind, gang.metadata)
+                await self._write_event(key, reason, PODGANGS.api_version, PODGANGS.kind, gang.metadata)
             return
         pod = self._pods.get(key)
         if pod is None:
             return
-        await self._write_condition(pod, word)
-        if word.is_lone_pod:
-            await self._write_event(key, word, SCHEDULABLE_PODS.api_version, SCHEDULABLE_PODS.kind, pod.metadata)
+        await self._write_condition(pod, reason)
+        if reason.is_lone_pod:
+            await self._write_event(key, reason, SCHEDULABLE_PODS.api_version, SCHEDULABLE_PODS.kind, pod.metadata)
 
-    async def _write_condition(self, pod: SchedulablePod, word: Word) -> None:
+    async def _write_condition(self, pod: SchedulablePod, reason: UnschedulableReason) -> None:
         current = pod.scheduled_condition
         if current and (current.status, current.reason, current.message) == (
-            ConditionStatus.FALSE, Reason.UNSCHEDULABLE, word.message,
+            ConditionStatus.FALSE, Reason.UNSCHEDULABLE, reason.message,
         ):  # fmt: skip
             return
         condition: JsonObject = {
             "type": "PodScheduled",
             "status": ConditionStatus.FALSE,
             "reason": Reason.UNSCHEDULABLE,
-            "message": word.message,
+            "message": reason.message,
         }
         if current is None or current.status != ConditionStatus.FALSE:
             condition["lastTransitionTime"] = ceil_second(self._clock.now())
         metadata = pod.metadata
         patch = {"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}}
-        answer = await self._client.patch(
+        patched = await self._client.patch(
             SCHEDULABLE_PODS,
             metadata.namespace,
             metadata.name,
@@ -119,10 +121,12 @@ class Reports:
             content_type=STRATEGIC_PATCH,
             subresource="status",
         )
-        self._pods.observe(answer)
+        self._pods.observe(patched)
 
-    async def _write_event(self, key: Key, word: Word, api_version: str, kind: str, about: ObjectMeta) -> None:
-        if self._event_told.get(key) == word.message:
+    async def _write_event(
+        self, key: Key, reason: UnschedulableReason, api_version: str, kind: str, about: ObjectMeta
+    ) -> None:
+        if self._written_events.get(key) == reason.message:
             return
         now = ceil_second(self._clock.now())
         event = {
@@ -138,7 +142,7 @@ class Reports:
             },
             "type": "Warning",
             "reason": EventReason.FAILED_SCHEDULING,
-            "message": word.message,
+            "message": reason.message,
             "source": {"component": COMPONENT},
             "reportingComponent": COMPONENT,
             "firstTimestamp": now,
@@ -146,16 +150,18 @@ class Reports:
             "count": 1,
         }
         await self._client.create(EVENTS, about.namespace, event)
-        self._event_told[key] = word.message
+        self._written_events[key] = reason.message
 
 
-def _words(unplaced: Iterable[Unplaced]) -> dict[Key, Word]:
-    words: dict[Key, Word] = {}
+def _reasons(unplaced: Iterable[Unplaced]) -> dict[Key, UnschedulableReason]:
+    reasons: dict[Key, UnschedulableReason] = {}
     for waiting in unplaced:
-        word = Word(message=waiting.message, is_lone_pod=waiting.gang is None)
+        reason = UnschedulableReason(message=waiting.message, is_lone_pod=waiting.gang is None)
         for pod in waiting.pods:
-            words[pod.uid] = word
+            reasons[pod.uid] = reason
         if waiting.gang is not None:
-            said = words.get(waiting.gang)
-            words[waiting.gang] = word if said is None else Word(message=f"{said.message}; {word.message}")
-    return words
+            other = reasons.get(waiting.gang)
+            reasons[waiting.gang] = (
+                reason if other is None else UnschedulableReason(message=f"{other.message}; {reason.message}")
+            )
+    return reasons

@@ -9,7 +9,7 @@ from grove.api.resources import NODES, PODS, PRIORITY_CLASSES
 from grove.api.types.meta import ObjectMeta, WireStruct
 from grove.api.types.pod import SchedulingGate
 from grove.api.types.podgang import GangTopologyConstraint
-from grove.api.values.pod_requests import Amounts, Quantity, add_amounts, most_at_once, read_milli
+from grove.api.values.pod_requests import Amounts, Quantity, add_amounts, peak_requests, read_milli
 from grove.placement import types
 
 
@@ -168,13 +168,13 @@ def node_view(node: SchedulableNode) -> types.NodeView:
     )
 
 
-def shape_of(pod: SchedulablePod) -> types.SchedulingClass:
+def scheduling_class_of(pod: SchedulablePod) -> types.SchedulingClass:
     """Return the scheduling class of the pod. Pods with equal requirements share one cached object."""
     spec = pod.spec
     affinity = b"" if spec.affinity is None else msgspec.json.encode(spec.affinity)
-    return _shape(
-        tuple(_asked(container) for container in spec.containers),
-        tuple((container.restart_policy == "Always", _asked(container)) for container in spec.init_containers),
+    return _scheduling_class(
+        tuple(_requests_of(container) for container in spec.containers),
+        tuple((container.restart_policy == "Always", _requests_of(container)) for container in spec.init_containers),
         tuple(spec.overhead.items()),
         tuple(spec.node_selector.items()),
         spec.tolerations,
@@ -190,14 +190,14 @@ def pack_of(constraint: GangTopologyConstraint | None) -> types.Pack | None:
     return types.Pack(required=pack.required or "", preferred=pack.preferred or "")
 
 
-def _asked(container: SchedulableContainer) -> Amounts:
+def _requests_of(container: SchedulableContainer) -> Amounts:
     """Return the requests of a container. A limit without a request counts as the request."""
     resources = container.resources
     return tuple((resources.limits | resources.requests if resources.limits else resources.requests).items())
 
 
 @lru_cache(maxsize=4096)
-def _shape(
+def _scheduling_class(
     containers: tuple[Amounts, ...],
     inits: tuple[tuple[bool, Amounts], ...],
     overhead: Amounts,
@@ -205,8 +205,8 @@ def _shape(
     tolerations: tuple[TolerationSpec, ...],
     affinity_in_namespace: tuple[bytes, str] | None,
 ) -> types.SchedulingClass:
-    requests = add_amounts(most_at_once(containers, inits), overhead) | {types.PODS: types.ONE}
-    plain = types.SchedulingClass(
+    requests = add_amounts(peak_requests(containers, inits), overhead) | {types.PODS: types.ONE}
+    without_affinity = types.SchedulingClass(
         requests=tuple(sorted(requests.items())),
         node_selector=tuple(sorted(node_selector)),
         tolerations=tuple(
@@ -215,25 +215,27 @@ def _shape(
         ),
     )
     if affinity_in_namespace is None:
-        return plain
+        return without_affinity
     encoded, namespace = affinity_in_namespace
-    return _with_affinity(plain, msgspec.json.decode(encoded, type=AffinitySpec), namespace)
+    return _with_affinity(without_affinity, msgspec.json.decode(encoded, type=AffinitySpec), namespace)
 
 
-def _with_affinity(plain: types.SchedulingClass, affinity: AffinitySpec, namespace: str) -> types.SchedulingClass:
+def _with_affinity(
+    without_affinity: types.SchedulingClass, affinity: AffinitySpec, namespace: str
+) -> types.SchedulingClass:
     nodes = affinity.node_affinity
     required = nodes.required_during_scheduling_ignored_during_execution
     attract, repel = affinity.pod_affinity, affinity.pod_anti_affinity
     return msgspec.structs.replace(
-        plain,
+        without_affinity,
         node_terms=None if required is None else tuple(_node_term(term) for term in required.node_selector_terms),
         preferred_nodes=tuple(
-            types.WeightedNodeTerm(weight=liked.weight, term=_node_term(liked.preference))
-            for liked in nodes.preferred_during_scheduling_ignored_during_execution
+            types.WeightedNodeTerm(weight=preferred.weight, term=_node_term(preferred.preference))
+            for preferred in nodes.preferred_during_scheduling_ignored_during_execution
         ),
         affinity=_pod_terms(attract.required_during_scheduling_ignored_during_execution, namespace),
         anti_affinity=_pod_terms(repel.required_during_scheduling_ignored_during_execution, namespace),
-        preferred_pods=(*_weighted(attract, namespace, 1), *_weighted(repel, namespace, -1)),
+        preferred_pods=(*_weighted_pod_terms(attract, namespace, 1), *_weighted_pod_terms(repel, namespace, -1)),
     )
 
 
@@ -245,9 +247,11 @@ def _requirements(expressions: Iterable[Expression]) -> tuple[types.NodeRequirem
     return tuple(types.NodeRequirement(key=e.key, operator=e.operator, values=e.values) for e in expressions)
 
 
-def _weighted(affinity: PodAffinity, namespace: str, sign: int) -> Iterable[types.WeightedPodTerm]:
-    for liked in affinity.preferred_during_scheduling_ignored_during_execution:
-        yield types.WeightedPodTerm(weight=sign * liked.weight, term=_pod_term(liked.pod_affinity_term, namespace))
+def _weighted_pod_terms(affinity: PodAffinity, namespace: str, sign: int) -> Iterable[types.WeightedPodTerm]:
+    for preferred in affinity.preferred_during_scheduling_ignored_during_execution:
+        yield types.WeightedPodTerm(
+            weight=sign * preferred.weight, term=_pod_term(preferred.pod_affinity_term, namespace)
+        )
 
 
 def _pod_terms(terms: tuple[PodAffinityTerm, ...], namespace: str) -> tuple[types.PodTerm, ...]:

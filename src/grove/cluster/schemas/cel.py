@@ -19,7 +19,7 @@ from grove.cluster.schemas.cel_library import FUNCTIONS, CelType, Overload
 PACKAGE = "kubernetes"
 # The version of the string extension that Kubernetes uses.
 _STRINGS_VERSION = 2
-_COMPLAINT = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*?)((?:\n \|.*)*)(?=\nERROR: |\Z)")
+_ERROR_LINE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*?)((?:\n \|.*)*)(?=\nERROR: |\Z)")
 _NO_OVERLOAD = re.compile(r"found no matching overload for '(\w+)' applied to '\((.*)\)'")
 _STRUCT_NAME = re.compile(r"(undefined field '[^']*') not found in struct '[^']*'")
 _NO_KEY = re.compile(r'Key not found in map : "?(.*?)"?$')
@@ -56,30 +56,30 @@ class CelProgram:
     """A compiled expression."""
 
     def __init__(self, text: str, *, is_old_optional: bool = False) -> None:
-        self._compiled = _compiled(_runtime(), _wrapped(text) if is_old_optional else text, is_wrapped=is_old_optional)
+        self._compile = _compile(_runtime(), _wrap(text) if is_old_optional else text, is_wrapped=is_old_optional)
 
     def check_functions(self) -> None:
         """Raise `CompileError` for a function that compiles but cannot be evaluated: only an evaluation shows that."""
         try:
             self.run(Variables(None))
-        except EvaluationError as problem:
-            if match := _NO_FUNCTION.search(str(problem)):
-                words = f"{match[1]} is not supported by the embedded cluster"
-                raise CompileError(words) from None
+        except EvaluationError as error:
+            if match := _NO_FUNCTION.search(str(error)):
+                message = f"{match[1]} is not supported by the embedded cluster"
+                raise CompileError(message) from None
 
     def run(self, variables: Variables) -> Any:
         """Evaluate the expression. Raises `EvaluationError`."""
         try:
-            result = self._compiled.eval(variables.activation)
-        except RuntimeError as problem:
-            raise EvaluationError(_in_our_words(str(problem))) from None
+            result = self._compile.eval(variables.activation)
+        except RuntimeError as error:
+            raise EvaluationError(_to_api_server_text(str(error))) from None
         if result.type().name() == "ERROR":
-            raise EvaluationError(_in_our_words(str(result.plain_value())))
+            raise EvaluationError(_to_api_server_text(str(result.plain_value())))
         return result.plain_value()
 
 
 @lru_cache(maxsize=4096)
-def program(text: str, *, is_old_optional: bool = False) -> CelProgram:
+def get_program(text: str, *, is_old_optional: bool = False) -> CelProgram:
     """Return the compiled expression, from a cache. Raises `CompileError`."""
     return CelProgram(text, is_old_optional=is_old_optional)
 
@@ -95,27 +95,27 @@ def check(text: str, typed: TypedVariables, *, is_old_optional: bool = False) ->
     """Return the name of the result type, in capitals. Raises `CompileError`."""
     old = {"oldSelves": cel.Type.List(typed.type)} if is_old_optional else {"oldSelf": typed.type}
     environment = _environment(_checked_type, {"self": typed.type, **old}, typed.pool, FUNCTIONS)
-    source = _wrapped(text) if is_old_optional else text
-    return str(_compiled(environment, source, is_wrapped=is_old_optional).return_type().name())
+    source = _wrap(text) if is_old_optional else text
+    return str(_compile(environment, source, is_wrapped=is_old_optional).return_type().name())
 
 
-def _wrapped(text: str) -> str:
+def _wrap(text: str) -> str:
     """Wrap the expression so that `oldSelf` is an optional. CEL has no other way to pass one."""
     return f"[oldSelves[?0]].map(oldSelf,\n{text}\n)[0]"
 
 
-def _compiled(environment: Any, text: str, *, is_wrapped: bool) -> Any:
+def _compile(environment: Any, text: str, *, is_wrapped: bool) -> Any:
     try:
         return environment.compile(text)
-    except RuntimeError as problem:
-        words = _STATUS_END.sub("", _STATUS.sub("", str(problem)))
-        raise CompileError(_as_in_go(words, line_offset=-1 if is_wrapped else 0)) from None
+    except RuntimeError as error:
+        message = _STATUS_END.sub("", _STATUS.sub("", str(error)))
+        raise CompileError(_to_go_text(message, line_offset=-1 if is_wrapped else 0)) from None
 
 
-def _as_in_go(words: str, *, line_offset: int) -> str:
+def _to_go_text(message: str, *, line_offset: int) -> str:
     """Return the compile errors as the Go library prints them: sorted by place, with its type names."""
     found = []
-    for match in _COMPLAINT.finditer(words):
+    for match in _ERROR_LINE.finditer(message):
         line, column, what, rest = int(match[1]) + line_offset, int(match[2]), match[3], match[4]
         what = _STRUCT_NAME.sub(r"\1", what).replace("null_type", "null")
         if overload := _NO_OVERLOAD.fullmatch(what):
@@ -125,27 +125,27 @@ def _as_in_go(words: str, *, line_offset: int) -> str:
                 first, _, others = types.partition(", ")
                 what = f"found no matching overload for '{name}' applied to '{first}.({others})'"
         found.append((line, column, f"ERROR: <input>:{line}:{column}: {what}{rest}"))
-    return "\n".join(text for _, _, text in sorted(found)) if found else words
+    return "\n".join(text for _, _, text in sorted(found)) if found else message
 
 
 @cache
 def _runtime() -> Any:
     variables = dict.fromkeys(("self", "oldSelf", "oldSelves"), cel.Type.DYN)
-    return _environment(_plain_type, variables, None, _undistinguished())
+    return _environment(_plain_type, variables, None, _merge_overloads())
 
 
-def _undistinguished() -> dict[str, list[Overload]]:
+def _merge_overloads() -> dict[str, list[Overload]]:
     """Return the functions for evaluation. Without types, overloads with the same number of parameters are merged."""
     merged: dict[str, list[Overload]] = {}
     for name, overloads in FUNCTIONS.items():
         alike: dict[tuple[bool, int], list[Overload]] = {}
         for overload in overloads:
             alike.setdefault((overload.is_member, len(overload.parameters)), []).append(overload)
-        merged[name] = [_merged(group) for group in alike.values()]
+        merged[name] = [_merge(group) for group in alike.values()]
     return merged
 
 
-def _merged(group: list[Overload]) -> Overload:
+def _merge(group: list[Overload]) -> Overload:
     if len(group) == 1:
         return group[0]
     columns = zip(*(one.parameters for one in group), strict=True)
@@ -201,13 +201,13 @@ _NAMED: dict[CelType, Any] = {
 }
 
 
-def _in_our_words(problem: str) -> str:
+def _to_api_server_text(error_message: str) -> str:
     """Return the evaluation error as a real API server prints it."""
-    words = _STATUS_END.sub("", _STATUS.sub("", problem))
-    if match := _NO_KEY.search(words):
+    message = _STATUS_END.sub("", _STATUS.sub("", error_message))
+    if match := _NO_KEY.search(message):
         return f"no such key: {match[1]}"
-    if "divide by zero" in words:
+    if "divide by zero" in message:
         return "division by zero"
-    if words.startswith("No matching overloads"):
+    if message.startswith("No matching overloads"):
         return "no such overload"
-    return words
+    return message

@@ -20,7 +20,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from grove.api.values.quantities import QuantityError, parse_milli
-from grove.cluster.schemas.regex_translate import PatternError, compiled
+from grove.cluster.schemas.regex_translate import PatternError, compile_pattern
 from grove.cluster.schemas.urls import Url, parse_url
 
 
@@ -80,21 +80,21 @@ def _is_sorted(items: list[Any]) -> bool:
 
 def _total(items: list[Any]) -> Any:
     """Return the sum of numbers or durations; 0 for an empty list."""
-    return _given_back(sum(items[1:], items[0])) if items else 0
+    return _to_protobuf(sum(items[1:], items[0])) if items else 0
 
 
-def _given_back(value: Any) -> Any:
+def _to_protobuf(value: Any) -> Any:
     """Convert times for CEL: functions receive datetime objects but must return protobuf messages."""
-    made: Duration | Timestamp
+    message: Duration | Timestamp
     match value:
         case timedelta():
-            made = Duration()
-            made.FromTimedelta(value)
-            return made
+            message = Duration()
+            message.FromTimedelta(value)
+            return message
         case datetime():
-            made = Timestamp()
-            made.FromDatetime(value)
-            return made
+            message = Timestamp()
+            message.FromDatetime(value)
+            return message
         case _:
             return value
 
@@ -102,13 +102,13 @@ def _given_back(value: Any) -> Any:
 def _smallest(items: list[Any]) -> Any:
     if not items:
         raise ValueError("min called on empty list")
-    return _given_back(min(items))
+    return _to_protobuf(min(items))
 
 
 def _largest(items: list[Any]) -> Any:
     if not items:
         raise ValueError("max called on empty list")
-    return _given_back(max(items))
+    return _to_protobuf(max(items))
 
 
 def _last_index(items: list[Any], wanted: Any) -> int:
@@ -124,9 +124,9 @@ def _first_index(items: list[Any], wanted: Any) -> int:
 
 def _pattern(text: str) -> re.Pattern[str]:
     try:
-        return compiled(text)
-    except PatternError as problem:
-        raise ValueError(f"Illegal regex: {problem}") from None
+        return compile_pattern(text)
+    except PatternError as error:
+        raise ValueError(f"Illegal regex: {error}") from None
 
 
 def _find(text: str, pattern: str) -> str:
@@ -149,8 +149,8 @@ def _quantity(text: str) -> Boxed:
 def _amount(text: str) -> Fraction:
     try:
         return Fraction(parse_milli(text), 1000)
-    except QuantityError as problem:
-        raise ValueError(str(problem)) from None
+    except QuantityError as error:
+        raise ValueError(str(error)) from None
 
 
 def _number(value: Any) -> Fraction:
@@ -176,7 +176,7 @@ _SEMVER = re.compile(
 def _semver(text: str) -> Boxed:
     match = _SEMVER.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text} is no semantic version")
+        raise ValueError(f"{text} is not a semantic version")
     return _box(CelType.SEMVER, [int(match[1]), int(match[2]), int(match[3]), match[4] or ""])
 
 

@@ -11,8 +11,8 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, Verbatim, invalid, not_supported, required
-from grove.cluster.schemas.cel import CompileError, TypedVariables, check, program
-from grove.cluster.schemas.cel_rules import ruled, uses_old
+from grove.cluster.schemas.cel import CompileError, TypedVariables, check, get_program
+from grove.cluster.schemas.cel_rules import build_rule_tree, uses_old
 from grove.cluster.schemas.cel_types import typed_variables
 from grove.cluster.schemas.keywords import LIST_TYPE, MAP_TYPE, VALIDATIONS
 
@@ -22,43 +22,43 @@ _STEP = re.compile(r"\.([A-Za-z_]\w*)|\['([^']+)'\]")
 _NOT_IN_HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
-def rule_errors(schema: JsonObject, path: str) -> list[FieldError]:
+def validate_rules(schema: JsonObject, path: str) -> list[FieldError]:
     """Return the errors of all rules in the schema of a whole object."""
-    return list(_errors(schema, path, is_root=True, uncorrelatable=""))
+    return list(_validate(schema, path, is_root=True, uncorrelatable=""))
 
 
-def default_rule_errors(value: Any, schema: JsonObject) -> list[FieldError]:
+def validate_default(value: Any, schema: JsonObject) -> list[FieldError]:
     """Return the errors that the rules of a schema report for its own default."""
     try:
-        found = ruled(schema)
-        return [] if found is None else list(found.judged(value, None).errors)
+        found = build_rule_tree(schema)
+        return [] if found is None else list(found.evaluate(value, None).errors)
     except CompileError:
         # Reported where the rule is defined.
         return []
 
 
-def _errors(schema: JsonObject, path: str, *, is_root: bool, uncorrelatable: str) -> Iterator[FieldError]:
+def _validate(schema: JsonObject, path: str, *, is_root: bool, uncorrelatable: str) -> Iterator[FieldError]:
     rules = schema.get(VALIDATIONS) or ()
     typed = typed_variables(schema, is_root=is_root) if rules else None
     for index, rule in enumerate(rules):
         assert typed is not None
         where = f"{path}.{VALIDATIONS}[{index}]"
-        yield from _rule_errors(rule, schema, typed, where)
+        yield from _validate_rule(rule, schema, typed, where)
         if uncorrelatable and uses_old(rule.get("rule", "")):
-            words = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}"
-            yield invalid(f"{where}.rule", rule["rule"], words)
+            message = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}"
+            yield invalid(f"{where}.rule", rule["rule"], message)
     for name, inner in schema.get("properties", {}).items():
         within = uncorrelatable or (path if schema.get(MAP_TYPE) == "atomic" else "")
-        yield from _errors(inner, f"{path}.properties[{name}]", is_root=False, uncorrelatable=within)
+        yield from _validate(inner, f"{path}.properties[{name}]", is_root=False, uncorrelatable=within)
     if isinstance(schema.get("additionalProperties"), dict):
         inner, where = schema["additionalProperties"], f"{path}.additionalProperties"
-        yield from _errors(inner, where, is_root=False, uncorrelatable=uncorrelatable)
+        yield from _validate(inner, where, is_root=False, uncorrelatable=uncorrelatable)
     if isinstance(schema.get("items"), dict):
         within = uncorrelatable or ("" if schema.get(LIST_TYPE) == "map" else path)
-        yield from _errors(schema["items"], f"{path}.items", is_root=False, uncorrelatable=within)
+        yield from _validate(schema["items"], f"{path}.items", is_root=False, uncorrelatable=within)
 
 
-def _rule_errors(rule: JsonObject, schema: JsonObject, typed: TypedVariables, path: str) -> Iterator[FieldError]:
+def _validate_rule(rule: JsonObject, schema: JsonObject, typed: TypedVariables, path: str) -> Iterator[FieldError]:
     text, message = rule.get("rule") or "", rule.get("message")
     if not text.strip():
         yield required(f"{path}.rule", "rule is not specified")
@@ -73,20 +73,20 @@ def _rule_errors(rule: JsonObject, schema: JsonObject, typed: TypedVariables, pa
         yield not_supported(f"{path}.reason", reason, _REASONS)
     if (field_path := rule.get("fieldPath")) and not _is_field(field_path, schema):
         yield invalid(f"{path}.fieldPath", field_path, "must be a valid path")
-    yield from _expression_errors(rule, typed, path)
+    yield from _validate_expressions(rule, typed, path)
 
 
-def _expression_errors(rule: JsonObject, typed: TypedVariables, path: str) -> Iterator[FieldError]:
+def _validate_expressions(rule: JsonObject, typed: TypedVariables, path: str) -> Iterator[FieldError]:
     is_optional = rule.get("optionalOldSelf")
     if is_optional is not None and not uses_old(rule["rule"]):
         yield invalid(f"{path}.optionalOldSelf", is_optional, _UNUSED)
         is_optional = False
     try:
         if check(rule["rule"], typed, is_old_optional=bool(is_optional)) not in ("BOOL", "DYN"):
-            yield invalid(f"{path}.rule", _shown(rule), "cel expression must evaluate to a bool")
-        program(rule["rule"], is_old_optional=bool(is_optional)).check_functions()
-    except CompileError as problem:
-        yield invalid(f"{path}.rule", _shown(rule), f"compilation failed: {problem}")
+            yield invalid(f"{path}.rule", _format_rule(rule), "cel expression must evaluate to a bool")
+        get_program(rule["rule"], is_old_optional=bool(is_optional)).check_functions()
+    except CompileError as error:
+        yield invalid(f"{path}.rule", _format_rule(rule), f"compilation failed: {error}")
         if is_optional:
             yield invalid(f"{path}.optionalOldSelf", is_optional, _UNUSED)
     if not (expression := rule.get("messageExpression")):
@@ -94,9 +94,9 @@ def _expression_errors(rule: JsonObject, typed: TypedVariables, path: str) -> It
     where = f"{path}.messageExpression"
     try:
         if check(expression, typed, is_old_optional=bool(is_optional)) not in ("STRING", "DYN"):
-            yield invalid(where, _shown(rule), "messageExpression must evaluate to a string")
-    except CompileError as problem:
-        yield invalid(where, _shown(rule), f"messageExpression compilation failed: {problem}")
+            yield invalid(where, _format_rule(rule), "messageExpression must evaluate to a string")
+    except CompileError as error:
+        yield invalid(where, _format_rule(rule), f"messageExpression compilation failed: {error}")
 
 
 def _is_field(path: str, schema: JsonObject) -> bool:
@@ -116,7 +116,7 @@ def _is_field(path: str, schema: JsonObject) -> bool:
     return position == len(path)
 
 
-def _shown(rule: JsonObject) -> Verbatim:
+def _format_rule(rule: JsonObject) -> Verbatim:
     """Return the rule as a real API server prints it: a Go struct in JSON that is safe in HTML."""
     fields = {
         "Rule": rule.get("rule", ""), "Message": rule.get("message") or "",

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.api.validation.field_errors import UNSHOWN, ErrorKind, FieldError, invalid
-from grove.cluster.schemas.cel import EvaluationError, Variables, program
-from grove.cluster.schemas.cel_values import Convert, converter
+from grove.api.validation.field_errors import OMITTED, ErrorKind, FieldError, invalid
+from grove.cluster.schemas.cel import EvaluationError, Variables, get_program
+from grove.cluster.schemas.cel_values import Convert, build_converter
 from grove.cluster.schemas.keywords import (
     LIST_TYPE,
     MAP_KEYS,
@@ -21,7 +21,7 @@ from grove.cluster.schemas.keywords import (
     key_of,
     type_name,
 )
-from grove.cluster.schemas.schema_validation import NOTHING_OLD, NOWHERE
+from grove.cluster.schemas.schema_validation import NO_OLD_VALUE, NO_PATH
 
 _USES_OLD = re.compile(r"\boldSelf\b")
 _KINDS = {
@@ -56,45 +56,45 @@ class CelRule(msgspec.Struct, frozen=True, kw_only=True):
         return self.message or self.text.strip()
 
 
-class Ruled(msgspec.Struct, frozen=True, kw_only=True):
+class RuleTree(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a schema that has rules, or contains parts with rules."""
 
     rules: tuple[CelRule, ...] = ()
     convert: Convert | None = None
-    fields: dict[str, "Ruled"] = {}
-    values: "Ruled | None" = None
-    items: "Ruled | None" = None
+    fields: dict[str, "RuleTree"] = {}
+    values: "RuleTree | None" = None
+    items: "RuleTree | None" = None
     # Map keys of a list, to find the old version of each item; None: items have no old version.
     keys: tuple[str, ...] | None = None
 
-    def is_met_in(self, value: Any) -> bool:
+    def has_rules_for(self, value: Any) -> bool:
         """Return whether the value has a part with rules."""
         if self.rules:
             return True
         if isinstance(value, dict):
             if self.values is not None:
                 return bool(value)
-            return any(field in value and inner.is_met_in(value[field]) for field, inner in self.fields.items())
+            return any(field in value and inner.has_rules_for(value[field]) for field, inner in self.fields.items())
         return isinstance(value, list) and bool(value)
 
-    def judged(self, obj: JsonObject, old: JsonObject | None) -> RuleFindings:
-        walk = _Walk()
-        walk.visit(self, obj, NOTHING_OLD if old is None else old, "")
-        return RuleFindings(tuple(walk.errors), tuple(walk.warnings))
+    def evaluate(self, obj: JsonObject, old: JsonObject | None) -> RuleFindings:
+        evaluation = _Evaluation()
+        evaluation.walk(self, obj, NO_OLD_VALUE if old is None else old, "")
+        return RuleFindings(tuple(evaluation.errors), tuple(evaluation.warnings))
 
 
-def ruled(schema: JsonObject, *, is_root: bool = False) -> Ruled | None:
+def build_rule_tree(schema: JsonObject, *, is_root: bool = False) -> RuleTree | None:
     """Return the tree of rules of a schema, or None if it has no rules."""
     rules = tuple(_rule(rule) for rule in schema.get(VALIDATIONS) or ())
-    fields = {name: found for name, inner in schema.get("properties", {}).items() if (found := ruled(inner))}
+    fields = {name: found for name, inner in schema.get("properties", {}).items() if (found := build_rule_tree(inner))}
     additional, items = schema.get("additionalProperties"), schema.get("items")
-    values = ruled(additional) if isinstance(additional, dict) else None
-    of_items = ruled(items) if isinstance(items, dict) else None
+    values = build_rule_tree(additional) if isinstance(additional, dict) else None
+    of_items = build_rule_tree(items) if isinstance(items, dict) else None
     if not rules and not fields and values is None and of_items is None:
         return None
-    return Ruled(
+    return RuleTree(
         rules=rules,
-        convert=converter(schema, is_root=is_root) if rules else None,
+        convert=build_converter(schema, is_root=is_root) if rules else None,
         fields=fields,
         values=values,
         items=of_items,
@@ -119,31 +119,31 @@ def uses_old(text: str) -> bool:
     return _USES_OLD.search(text) is not None
 
 
-class _Walk:
+class _Evaluation:
     """One evaluation of all rules for one object."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
         self.warnings: list[str] = []
 
-    def visit(self, part: Ruled, value: Any, old: Any, path: str) -> None:
+    def walk(self, part: RuleTree, value: Any, old: Any, path: str) -> None:
         # Rules are skipped for absent values.
         if value is None:
             return
         if part.rules:
-            self._ask(part, value, old, path)
+            self._evaluate_rules(part, value, old, path)
         for inner, item, before, where in _children(part, value, old, path):
-            self.visit(inner, item, before, where)
+            self.walk(inner, item, before, where)
 
-    def _ask(self, part: Ruled, value: Any, old: Any, path: str) -> None:
-        has_old = old is not NOTHING_OLD and old is not None
+    def _evaluate_rules(self, part: RuleTree, value: Any, old: Any, path: str) -> None:
+        has_old = old is not NO_OLD_VALUE and old is not None
         variables: Variables | None = None
         for rule in part.rules:
             if rule.is_transition and not has_old and not rule.is_old_optional:
                 continue
             if variables is None:
                 variables = _variables(part, value, old if has_old else None)
-            error = _broken(rule, variables, value, path)
+            error = _find_error(rule, variables, value, path)
             if error is None:
                 continue
             if has_old and not rule.is_transition and value == old:
@@ -152,29 +152,29 @@ class _Walk:
                 self.errors.append(error)
 
 
-def _variables(part: Ruled, value: Any, old: Any) -> Variables:
+def _variables(part: RuleTree, value: Any, old: Any) -> Variables:
     convert = part.convert
     if convert is None:
         return Variables(value, () if old is None else (old,))
     return Variables(convert(value), () if old is None else (convert(old),))
 
 
-def _children(part: Ruled, value: Any, old: Any, path: str) -> Iterator[tuple[Ruled, Any, Any, str]]:
+def _children(part: RuleTree, value: Any, old: Any, path: str) -> Iterator[tuple[RuleTree, Any, Any, str]]:
     if isinstance(value, dict):
         before = old if isinstance(old, dict) else {}
         for field, inner in part.fields.items():
             if field in value:
-                yield inner, value[field], before.get(field, NOTHING_OLD), child(path, field)
+                yield inner, value[field], before.get(field, NO_OLD_VALUE), child(path, field)
         if part.values is not None:
             for key, item in value.items():
                 if key not in part.fields:
-                    yield part.values, item, before.get(key, NOTHING_OLD), f"{path}[{key}]"
+                    yield part.values, item, before.get(key, NO_OLD_VALUE), f"{path}[{key}]"
     elif isinstance(value, list) and part.items is not None:
-        known = _by_key(old, part.keys)
+        old_items = _by_key(old, part.keys)
         for index, item in enumerate(value):
-            was = NOTHING_OLD
-            if known and part.keys is not None and isinstance(item, dict):
-                was = known.get(key_of(item, part.keys), NOTHING_OLD)
+            was = NO_OLD_VALUE
+            if old_items and part.keys is not None and isinstance(item, dict):
+                was = old_items.get(key_of(item, part.keys), NO_OLD_VALUE)
             yield part.items, item, was, f"{path}[{index}]"
 
 
@@ -184,23 +184,23 @@ def _by_key(old: Any, keys: tuple[str, ...] | None) -> dict[tuple[Any, ...], Any
     return {key_of(item, keys): item for item in old if isinstance(item, dict)}
 
 
-def _broken(rule: CelRule, variables: Variables, value: Any, path: str) -> FieldError | None:
+def _find_error(rule: CelRule, variables: Variables, value: Any, path: str) -> FieldError | None:
     """Return the error of the rule for this value, or None."""
     try:
-        holds = program(rule.text, is_old_optional=rule.is_old_optional).run(variables)
-    except EvaluationError as problem:
-        return invalid(path or NOWHERE, type_name(value), f"{problem} evaluating rule: {rule.name}")
+        holds = get_program(rule.text, is_old_optional=rule.is_old_optional).run(variables)
+    except EvaluationError as error:
+        return invalid(path or NO_PATH, type_name(value), f"{error} evaluating rule: {rule.name}")
     if holds is True:
         return None
-    where = f"{path}{rule.field_path}".removeprefix(".") or NOWHERE
+    where = f"{path}{rule.field_path}".removeprefix(".") or NO_PATH
     message = _message(rule, variables)
     is_scalar = not isinstance(value, dict | list) and not rule.field_path
     match rule.kind:
         case ErrorKind.DUPLICATE:
             # A duplicate error has no message, only the value if it can be shown.
-            return FieldError(path=where, kind=rule.kind, detail="", bad_value=value if is_scalar else UNSHOWN)
+            return FieldError(path=where, kind=rule.kind, detail="", bad_value=value if is_scalar else OMITTED)
         case ErrorKind.INVALID:
-            return invalid(where, value if is_scalar else UNSHOWN, message)
+            return invalid(where, value if is_scalar else OMITTED, message)
         case _:
             return FieldError(path=where, kind=rule.kind, detail=message)
 
@@ -212,9 +212,9 @@ def _message(rule: CelRule, variables: Variables) -> str:
         return plain
     is_optional = rule.is_old_optional and uses_old(rule.message_expression)
     try:
-        said = program(rule.message_expression, is_old_optional=is_optional).run(variables)
+        text = get_program(rule.message_expression, is_old_optional=is_optional).run(variables)
     except EvaluationError:
         return plain
-    if not isinstance(said, str) or not said.strip() or "\n" in said:
+    if not isinstance(text, str) or not text.strip() or "\n" in text:
         return plain
-    return said.strip()
+    return text.strip()

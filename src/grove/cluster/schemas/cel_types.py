@@ -9,7 +9,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from grove.api.types.meta import JsonObject
 from grove.cluster.schemas.cel import PACKAGE, TypedVariables
 from grove.cluster.schemas.cel_library import CelType
-from grove.cluster.schemas.cel_values import escaped
+from grove.cluster.schemas.cel_values import escape
 from grove.cluster.schemas.keywords import EMBEDDED, INT_OR_STRING
 
 _NEEDED = (struct_pb2.DESCRIPTOR, duration_pb2.DESCRIPTOR, timestamp_pb2.DESCRIPTOR)
@@ -38,16 +38,16 @@ _HEAD: JsonObject = {
 def typed_variables(schema: JsonObject, *, is_root: bool = False) -> TypedVariables:
     """Return the type of a value of this schema."""
     messages = _Messages()
-    type_ = messages.type_of(_whole(schema) if is_root else schema)
+    type_ = messages.type_of(_with_head(schema) if is_root else schema)
     pool = descriptor_pool.DescriptorPool()
     for needed in _NEEDED:
         pool.AddSerializedFile(needed.serialized_pb)
-    pool.AddSerializedFile(_added().SerializeToString())
+    pool.AddSerializedFile(_build_kubernetes_types().SerializeToString())
     pool.AddSerializedFile(messages.file.SerializeToString())
     return TypedVariables(type=type_, pool=pool)
 
 
-def _added() -> FileDescriptorProto:
+def _build_kubernetes_types() -> FileDescriptorProto:
     """Return the descriptors of the types that Kubernetes adds. The messages are empty."""
     file = FileDescriptorProto(name="kubernetes.proto", package=PACKAGE, syntax="proto2")
     for kind in CelType:
@@ -55,7 +55,7 @@ def _added() -> FileDescriptorProto:
     return file
 
 
-def _whole(schema: JsonObject) -> JsonObject:
+def _with_head(schema: JsonObject) -> JsonObject:
     return {**schema, "properties": {**schema.get("properties", {}), **_HEAD}}
 
 
@@ -90,10 +90,10 @@ class _Messages:
 
     def _message(self, schema: JsonObject) -> str:
         if schema.get(EMBEDDED):
-            schema = _whole(schema)
+            schema = _with_head(schema)
         message = self.file.message_type.add(name=f"Object{len(self.file.message_type)}")
         for number, (name, inner) in enumerate(schema.get("properties", {}).items(), start=1):
-            if (field := escaped(name)) is not None:
+            if (field := escape(name)) is not None:
                 self._add(message, field, number, inner)
         return message.name
 

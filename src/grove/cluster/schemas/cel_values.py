@@ -34,23 +34,23 @@ _PIECE = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
 @cache
-def escaped(name: str) -> str | None:
+def escape(name: str) -> str | None:
     """Return the name of a field in expressions, or None if it cannot be used there."""
     if name in _RESERVED:
         return f"__{name}__"
-    made = _UNESCAPED.sub(lambda match: dict(_ESCAPES)[match[0]], name)
-    return made if _IDENTIFIER.fullmatch(made) else None
+    message = _UNESCAPED.sub(lambda match: dict(_ESCAPES)[match[0]], name)
+    return message if _IDENTIFIER.fullmatch(message) else None
 
 
-def converter(schema: JsonObject, *, is_root: bool = False) -> Convert | None:
+def build_converter(schema: JsonObject, *, is_root: bool = False) -> Convert | None:
     """Return the conversion for values of this schema, or None if they are passed unchanged."""
     match schema.get("type"):
         case "object" if is_root or schema.get(EMBEDDED):
-            return _whole_object(schema)
+            return _build_root_converter(schema)
         case "object":
-            return _object(schema)
+            return _build_object_converter(schema)
         case "array" if isinstance(schema.get("items"), dict):
-            return _array(schema)
+            return _build_array_converter(schema)
         case "number":
             return lambda value: float(value) if isinstance(value, int) else value
         case "string":
@@ -59,29 +59,29 @@ def converter(schema: JsonObject, *, is_root: bool = False) -> Convert | None:
             return None
 
 
-def _array(schema: JsonObject) -> Convert | None:
-    inner = converter(schema["items"])
+def _build_array_converter(schema: JsonObject) -> Convert | None:
+    inner = build_converter(schema["items"])
     if inner is None:
         return None
     return lambda value: [inner(item) for item in value] if isinstance(value, list) else value
 
 
-def _object(schema: JsonObject) -> Convert | None:
+def _build_object_converter(schema: JsonObject) -> Convert | None:
     additional = schema.get("additionalProperties")
     if isinstance(additional, dict):
-        of_values = converter(additional)
+        of_values = build_converter(additional)
         if of_values is None:
             return None
         return lambda value: {key: of_values(item) for key, item in value.items()} if isinstance(value, dict) else value
     fields = schema.get("properties", {})
-    converts = {name: found for name, inner in fields.items() if (found := converter(inner)) is not None}
-    renames = {name: escaped(name) for name in fields if escaped(name) != name}
+    converts = {name: found for name, inner in fields.items() if (found := build_converter(inner)) is not None}
+    renames = {name: escape(name) for name in fields if escape(name) != name}
     if not converts and not renames and not any(inner.get("nullable") for inner in fields.values()):
         return None
-    return lambda value: _converted(value, converts, renames) if isinstance(value, dict) else value
+    return lambda value: _convert_fields(value, converts, renames) if isinstance(value, dict) else value
 
 
-def _converted(value: JsonObject, converts: dict[str, Convert], renames: dict[str, str | None]) -> JsonObject:
+def _convert_fields(value: JsonObject, converts: dict[str, Convert], renames: dict[str, str | None]) -> JsonObject:
     result: JsonObject = {}
     for field, item in value.items():
         name = renames.get(field, field)
@@ -91,9 +91,9 @@ def _converted(value: JsonObject, converts: dict[str, Convert], renames: dict[st
     return result
 
 
-def _whole_object(schema: JsonObject) -> Convert:
+def _build_root_converter(schema: JsonObject) -> Convert:
     """Return the conversion of a whole object. Rules see only the names in its metadata."""
-    inner = _object(schema)
+    inner = _build_object_converter(schema)
 
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):
@@ -112,9 +112,9 @@ def _time(value: Any) -> Any:
         instant = msgspec.convert(value, datetime)
     except msgspec.ValidationError:
         return value
-    made = Timestamp()
-    made.FromDatetime(instant.astimezone(UTC))
-    return made
+    message = Timestamp()
+    message.FromDatetime(instant.astimezone(UTC))
+    return message
 
 
 def _date(value: Any) -> Any:
@@ -126,9 +126,9 @@ def _duration(value: Any) -> Any:
         return value
     sign = -1 if value.startswith("-") else 1
     seconds = sign * sum(float(number) * _UNITS[unit] for number, unit in _PIECE.findall(value))
-    made = Duration()
-    made.FromNanoseconds(round(seconds * 1e9))
-    return made
+    message = Duration()
+    message.FromNanoseconds(round(seconds * 1e9))
+    return message
 
 
 def _bytes(value: Any) -> Any:

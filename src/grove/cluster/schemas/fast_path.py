@@ -23,8 +23,8 @@ from grove.cluster.schemas.keywords import (
     PRESERVE,
     key_of,
 )
-from grove.cluster.schemas.regex_match import is_harmless
-from grove.cluster.schemas.regex_translate import in_python
+from grove.cluster.schemas.regex_match import is_linear
+from grove.cluster.schemas.regex_translate import translate_pattern
 
 _BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _ALTERNATIVES = ("allOf", "anyOf", "oneOf", "not")
@@ -68,35 +68,35 @@ class Keyed(msgspec.Struct, frozen=True, kw_only=True):
         return self.items is None or all(self.items.is_distinct(item) for item in value)
 
 
-class UnfitError(Exception):
+class NoFastPathError(Exception):
     """No msgspec type can express this schema."""
 
 
-class Types:
+class TypeBuilder:
     """A builder of msgspec types. Shared parts of a schema, as in a podSpec, share their type."""
 
     def __init__(self) -> None:
         # The schema is kept with its type, because the id of a collected object may be reused.
-        self._made: dict[int, tuple[JsonObject, Any]] = {}
+        self._types: dict[int, tuple[JsonObject, Any]] = {}
 
-    def shape_of(self, schema: JsonObject) -> SchemaType | None:
+    def build(self, schema: JsonObject) -> SchemaType | None:
         """Return the type of the schema, or None if it needs the slow path."""
         try:
             type_ = self._of(schema)
             _check_type(type_)
-            return SchemaType(type=type_, keyed=_keyed(schema))
-        except (UnfitError, TypeError, ValueError):
+            return SchemaType(type=type_, keyed=_find_keyed(schema))
+        except (NoFastPathError, TypeError, ValueError):
             return None
 
     def _of(self, schema: JsonObject) -> Any:
-        made = self._made.get(id(schema))
-        if made is None:
-            made = self._made[id(schema)] = (schema, self._type(schema))
-        return made[1]
+        found = self._types.get(id(schema))
+        if found is None:
+            found = self._types[id(schema)] = (schema, self._type(schema))
+        return found[1]
 
     def _type(self, schema: JsonObject) -> Any:
         if any(word in schema for word in _ALTERNATIVES) or schema.get(EMBEDDED):
-            raise UnfitError
+            raise NoFastPathError
         plain = self._plain_type(schema)
         return plain | None if schema.get("nullable") else plain
 
@@ -110,7 +110,7 @@ class Types:
                 return self._object_type(schema)
             case "array":
                 items = GenericAlias(list, (self._of(schema["items"]),))
-                return _limited(items, schema, min_length="minItems", max_length="maxItems")
+                return _with_limits(items, schema, min_length="minItems", max_length="maxItems")
             case "string":
                 return _text_type(schema)
             case "integer" if "enum" in schema:
@@ -125,12 +125,12 @@ class Types:
     def _object_type(self, schema: JsonObject) -> Any:
         additional, properties = schema.get("additionalProperties"), schema.get("properties")
         if schema.get(PRESERVE) and not properties:
-            return _limited(dict, schema, min_length="minProperties", max_length="maxProperties")
+            return _with_limits(dict, schema, min_length="minProperties", max_length="maxProperties")
         if isinstance(additional, dict):
             values = GenericAlias(dict, (str, self._of(additional)))
-            return _limited(values, schema, min_length="minProperties", max_length="maxProperties")
+            return _with_limits(values, schema, min_length="minProperties", max_length="maxProperties")
         if schema.get(PRESERVE) or additional is not None or "minProperties" in schema or "maxProperties" in schema:
-            raise UnfitError
+            raise NoFastPathError
         return self._struct(schema)
 
     def _struct(self, schema: JsonObject) -> type[msgspec.Struct]:
@@ -158,12 +158,12 @@ def _text_type(schema: JsonObject) -> Any:
     if form == "date-time":
         return datetime
     if form and is_known_format(form):
-        raise UnfitError
+        raise NoFastPathError
     limits: dict[str, Any] = {mine: schema[theirs] for mine, theirs in _LENGTHS.items() if theirs in schema}
     if "pattern" in schema:
-        if not is_harmless(schema["pattern"]):
-            raise UnfitError
-        limits["pattern"] = _inline(in_python(schema["pattern"]))
+        if not is_linear(schema["pattern"]):
+            raise NoFastPathError
+        limits["pattern"] = _inline(translate_pattern(schema["pattern"]))
     return Annotated[str, msgspec.Meta(**limits)]
 
 
@@ -172,7 +172,7 @@ def _inline(pattern: str) -> str:
     try:
         return re.compile(f"(?a:{pattern})").pattern
     except re.error:
-        raise UnfitError from None
+        raise NoFastPathError from None
 
 
 _LENGTHS = {"min_length": "minLength", "max_length": "maxLength"}
@@ -181,7 +181,7 @@ _LENGTHS = {"min_length": "minLength", "max_length": "maxLength"}
 def _integer_type(schema: JsonObject) -> Any:
     lowest, highest = _BOUNDS.get(schema.get("format", "int64"), _BOUNDS["int64"])
     if schema.get("exclusiveMinimum") or schema.get("exclusiveMaximum"):
-        raise UnfitError
+        raise NoFastPathError
     limits: dict[str, Any] = {
         "ge": max(lowest, schema.get("minimum", lowest)),
         "le": min(highest, schema.get("maximum", highest)),
@@ -193,21 +193,21 @@ def _integer_type(schema: JsonObject) -> Any:
 
 def _number_type(schema: JsonObject) -> Any:
     if any(word in schema for word in ("minimum", "maximum", "multipleOf", "enum")):
-        raise UnfitError
+        raise NoFastPathError
     return float
 
 
-def _limited(type_: Any, schema: JsonObject, **words: str) -> Any:
-    limits: dict[str, Any] = {mine: schema[theirs] for mine, theirs in words.items() if theirs in schema}
+def _with_limits(type_: Any, schema: JsonObject, **message: str) -> Any:
+    limits: dict[str, Any] = {mine: schema[theirs] for mine, theirs in message.items() if theirs in schema}
     return Annotated[type_, msgspec.Meta(**limits)] if limits else type_
 
 
-def _keyed(schema: JsonObject) -> Keyed | None:
+def _find_keyed(schema: JsonObject) -> Keyed | None:
     """Return the lists with unique items, or None if there are none."""
-    fields = {name: found for name, inner in schema.get("properties", {}).items() if (found := _keyed(inner))}
-    items = _keyed(schema["items"]) if isinstance(schema.get("items"), dict) else None
+    fields = {name: found for name, inner in schema.get("properties", {}).items() if (found := _find_keyed(inner))}
+    items = _find_keyed(schema["items"]) if isinstance(schema.get("items"), dict) else None
     additional = schema.get("additionalProperties")
-    values = _keyed(additional) if isinstance(additional, dict) else None
+    values = _find_keyed(additional) if isinstance(additional, dict) else None
     keys = tuple(schema.get(MAP_KEYS, ())) if schema.get(LIST_TYPE) in DISTINCT else None
     if not fields and items is None and values is None and keys is None:
         return None

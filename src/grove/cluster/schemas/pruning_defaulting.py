@@ -18,7 +18,7 @@ _METADATA = frozenset(
 )  # fmt: skip
 
 
-class Shaping:
+class PruningPass:
     """One pass over one object. `unknown` has the paths of pruned fields. `fills_defaults=False` sets no defaults."""
 
     def __init__(self, *, fills_defaults: bool = True) -> None:

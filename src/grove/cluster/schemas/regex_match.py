@@ -12,7 +12,7 @@ import msgspec
 
 from grove.api.schema.crd_generator import custom_resource_definitions
 from grove.cluster.schemas.cel import CelProgram, EvaluationError, Variables
-from grove.cluster.schemas.regex_translate import PatternError, compiled
+from grove.cluster.schemas.regex_translate import PatternError, compile_pattern
 
 # A character, a class, the end of a group, or a repetition.
 _PIECE = re.compile(r"\\.|\[(?:\\.|\[:[^\]]*:\]|\]|)(?:\\.|\[:[^\]]*:\]|[^\]\\])*\]|[*+]|\{\d*,?\d*\}|.", re.DOTALL)
@@ -20,7 +20,7 @@ _PIECE = re.compile(r"\\.|\[(?:\\.|\[:[^\]]*:\]|\]|)(?:\\.|\[:[^\]]*:\]|[^\]\\])
 
 _NO_PATTERN = "invalid regular expression: "
 # Error texts of Go, by those of the engine.
-_WORDS = {
+_MESSAGES = {
     "bad repetition operator": "invalid nested repetition operator",
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid repetition size": "invalid repeat count",
@@ -33,28 +33,28 @@ _WORDS = {
 
 def is_match(pattern: str, text: str) -> bool:
     """Return whether the text matches a valid pattern."""
-    if is_harmless(pattern):
-        return compiled(pattern).search(text) is not None
+    if is_linear(pattern):
+        return compile_pattern(pattern).search(text) is not None
     try:
         return bool(_program(pattern).run(Variables(text)))
     except EvaluationError:
         return False
 
 
-def pattern_problem(pattern: str) -> str:
+def find_pattern_error(pattern: str) -> str:
     """Return why the pattern is invalid, in Go's words, or an empty string. Go and Python accept different patterns."""
     try:
         _program(pattern).run(Variables(""))
-    except EvaluationError as problem:
-        what, _, where = str(problem).removeprefix(_NO_PATTERN).partition(": ")
-        return f"{_WORDS.get(what, what)}: `{where or pattern}`"
+    except EvaluationError as error:
+        what, _, where = str(error).removeprefix(_NO_PATTERN).partition(": ")
+        return f"{_MESSAGES.get(what, what)}: `{where or pattern}`"
     return ""
 
 
 @lru_cache(maxsize=4096)
-def is_harmless(pattern: str) -> bool:
+def is_linear(pattern: str) -> bool:
     """Return whether Python matches it in linear time: anchored, and at most one repetition, of one character."""
-    if pattern in _ours():
+    if pattern in _own_patterns():
         return True
     repetitions = 0
     before = ""
@@ -68,19 +68,19 @@ def is_harmless(pattern: str) -> bool:
             return False
         before = piece
     is_single = repetitions == 0 or (repetitions == 1 and pattern.startswith("^") and "|" not in pattern)
-    return is_single and _is_pythons(pattern)
+    return is_single and _is_python_pattern(pattern)
 
 
-def _is_pythons(pattern: str) -> bool:
+def _is_python_pattern(pattern: str) -> bool:
     try:
-        compiled(pattern)
+        compile_pattern(pattern)
     except PatternError:
         return False
     return True
 
 
 @cache
-def _ours() -> frozenset[str]:
+def _own_patterns() -> frozenset[str]:
     """Return the patterns of Grove's CRDs. They were reviewed: each character can match only one part of them."""
     found: list[str] = []
     parts: list[Any] = [custom_resource_definitions()]

@@ -12,7 +12,7 @@ _PIECE = re.compile(r"\\z|\\.|\[:\^?[a-z]+:\]|\[\^?\]?|\]|\$|\(\?P?<|.", re.DOTA
 
 
 # Error texts of Go, by those of Python.
-_WORDS = {
+_MESSAGES = {
     "missing ), unterminated subpattern": "missing closing )",
     "nothing to repeat": "missing argument to repetition operator",
     "unbalanced parenthesis": "unexpected )",
@@ -25,16 +25,16 @@ class PatternError(ValueError):
 
 
 @lru_cache(maxsize=4096)
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compile a pattern in Go's syntax. Raises `PatternError`."""
     try:
-        return re.compile(in_python(pattern), re.ASCII)
-    except (re.error, OverflowError, RecursionError) as problem:
-        raise PatternError(f"{_WORDS.get(getattr(problem, 'msg', ''), problem)}: `{pattern}`") from None
+        return re.compile(translate_pattern(pattern), re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise PatternError(f"{_MESSAGES.get(getattr(error, 'msg', ''), error)}: `{pattern}`") from None
 
 
 @lru_cache(maxsize=4096)
-def in_python(pattern: str) -> str:
+def translate_pattern(pattern: str) -> str:
     """Translate a pattern: in Python the end of a text is `\\Z`, and classes have no names."""
     pieces, is_in_class = [], False
     for match in _PIECE.finditer(pattern):

@@ -37,38 +37,38 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
 }  # fmt: skip
 # There is no old value to compare with.
-NOTHING_OLD: Any = object()
+NO_OLD_VALUE: Any = object()
 # The path of errors about the whole object.
-NOWHERE = "<nil>"
+NO_PATH = "<nil>"
 
 
-def schema_errors_of(obj: JsonObject, schema: JsonObject, old: Any = NOTHING_OLD) -> list[FieldError]:
-    """Of a whole object."""
+def validate_object(obj: JsonObject, schema: JsonObject, old: Any = NO_OLD_VALUE) -> list[FieldError]:
+    """Return the errors of a whole object. Parts that are equal in `old` are not validated."""
     validation = _Validation()
     validation.object(obj, schema, "", old)
-    return validation.errors + validation.repetitions
+    return validation.errors + validation.duplicates
 
 
-def value_errors(value: Any, schema: JsonObject, path: str) -> list[FieldError]:
+def validate_value(value: Any, schema: JsonObject, path: str) -> list[FieldError]:
     validation = _Validation()
-    validation.value(value, schema, path, NOTHING_OLD)
-    return validation.errors + validation.repetitions
+    validation.value(value, schema, path, NO_OLD_VALUE)
+    return validation.errors + validation.duplicates
 
 
 class _Validation:
-    """Collects errors; repeated items are named after everything else."""
+    """One validation. Errors about duplicate items are reported last."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
-        self.repetitions: list[FieldError] = []
+        self.duplicates: list[FieldError] = []
 
     def value(self, value: Any, schema: JsonObject, path: str, old: Any) -> None:
-        if old is not NOTHING_OLD and value == old:
+        if old is not NO_OLD_VALUE and value == old:
             return
         if value is None and (schema.get("nullable") or _takes_anything(schema)):
             return
         if not _is_of_type(value, schema):
-            self.errors += _type_errors(value, schema, path)
+            self.errors += _validate_type(value, schema, path)
             return
         self._alternatives(value, schema, path)
         match value:
@@ -77,11 +77,11 @@ class _Validation:
             case list():
                 self._array(value, schema, path, old)
             case str():
-                self.errors += _text_errors(value, schema, path)
+                self.errors += _validate_text(value, schema, path)
             case bool() | None:
                 pass
             case _:
-                self.errors += _number_errors(value, schema, path)
+                self.errors += _validate_number(value, schema, path)
         self._enumeration(value, schema, path)
 
     def object(self, value: JsonObject, schema: JsonObject, path: str, old: Any) -> None:
@@ -95,7 +95,7 @@ class _Validation:
             if not path and field in ALWAYS_KNOWN:
                 continue
             if isinstance(inner, dict):
-                self.value(item, inner, child(path, field), before.get(field, NOTHING_OLD))
+                self.value(item, inner, child(path, field), before.get(field, NO_OLD_VALUE))
             elif inner is False and not (is_whole and field in ALWAYS_KNOWN):
                 detail = f"{child(path, field)} in body is a forbidden property"
                 self.errors.append(invalid(path, field, detail))
@@ -111,10 +111,12 @@ class _Validation:
         before = _by_key(old, keys) if schema.get(LIST_TYPE) == "map" and isinstance(old, list) else {}
         if isinstance(items, dict):
             for index, item in enumerate(value):
-                was = before.get(key_of(item, keys), NOTHING_OLD) if before and isinstance(item, dict) else NOTHING_OLD
+                was = (
+                    before.get(key_of(item, keys), NO_OLD_VALUE) if before and isinstance(item, dict) else NO_OLD_VALUE
+                )
                 self.value(item, items, f"{path}[{index}]", was)
         if schema.get(LIST_TYPE) in DISTINCT:
-            self._name_repetitions(value, keys, path)
+            self._find_duplicates(value, keys, path)
 
     def _sizes(self, count: int, schema: JsonObject, path: str, keyword: str, word: str) -> None:
         fewest, most = schema.get(f"min{keyword}", 0), schema.get(f"max{keyword}", count)
@@ -124,9 +126,9 @@ class _Validation:
             self.errors.append(too_many(path, count, most))
 
     def _enumeration(self, value: Any, schema: JsonObject, path: str) -> None:
-        known = schema.get("enum")
-        if known is not None and not any(value == each and type_name(value) == type_name(each) for each in known):
-            shown = ", ".join(f'"{each}"' for each in known)
+        allowed = schema.get("enum")
+        if allowed is not None and not any(value == each and type_name(value) == type_name(each) for each in allowed):
+            shown = ", ".join(f'"{each}"' for each in allowed)
             error = FieldError(
                 path=path, kind=ErrorKind.NOT_SUPPORTED, detail=f"supported values: {shown}", bad_value=value
             )
@@ -135,31 +137,31 @@ class _Validation:
     def _alternatives(self, value: Any, schema: JsonObject, path: str) -> None:
         shown = f'"{path}"'
         if schema.get("anyOf"):
-            failures = [_errors_of(value, one, path) for one in schema["anyOf"]]
+            failures = [_validate(value, one, path) for one in schema["anyOf"]]
             if all(failures):
-                self._blame(f"{shown} must validate at least one schema (anyOf)")
+                self._add_error(f"{shown} must validate at least one schema (anyOf)")
                 self.errors += failures[0]
         if schema.get("oneOf"):
-            failures = [_errors_of(value, one, path) for one in schema["oneOf"]]
+            failures = [_validate(value, one, path) for one in schema["oneOf"]]
             good_count = sum(not failure for failure in failures)
-            words = f"{shown} must validate one and only one schema (oneOf). Found "
+            message = f"{shown} must validate one and only one schema (oneOf). Found "
             if good_count == 0:
-                self._blame(f"{words}none valid")
+                self._add_error(f"{message}none valid")
                 self.errors += failures[0]
             elif good_count > 1:
-                self._blame(f"{words}{good_count} valid alternatives")
+                self._add_error(f"{message}{good_count} valid alternatives")
         if "allOf" in schema:
-            errors = [error for one in schema["allOf"] for error in _errors_of(value, one, path)]
+            errors = [error for one in schema["allOf"] for error in _validate(value, one, path)]
             if errors:
                 self.errors += errors
-                self._blame(f"{shown} must validate all the schemas (allOf)")
-        if "not" in schema and not _errors_of(value, schema["not"], path):
-            self._blame(f"{shown} must not validate the schema (not)")
+                self._add_error(f"{shown} must validate all the schemas (allOf)")
+        if "not" in schema and not _validate(value, schema["not"], path):
+            self._add_error(f"{shown} must not validate the schema (not)")
 
-    def _blame(self, words: str) -> None:
-        self.errors.append(invalid(NOWHERE, "", words))
+    def _add_error(self, message: str) -> None:
+        self.errors.append(invalid(NO_PATH, "", message))
 
-    def _name_repetitions(self, items: list[Any], keys: tuple[str, ...], path: str) -> None:
+    def _find_duplicates(self, items: list[Any], keys: tuple[str, ...], path: str) -> None:
         seen: dict[tuple[Any, ...], None] = {}
         for index, item in enumerate(items):
             if isinstance(item, dict) != bool(keys) or isinstance(item, list):
@@ -168,20 +170,20 @@ class _Validation:
             key = key_of(item, keys)
             if key in seen:
                 shown = {name: item.get(name) for name in keys} if keys else item
-                self.repetitions.append(duplicate(f"{path}[{index}]", shown, ""))
+                self.duplicates.append(duplicate(f"{path}[{index}]", shown, ""))
             seen[key] = None
 
 
-def _errors_of(value: Any, schema: JsonObject, path: str) -> list[FieldError]:
-    return value_errors(value, schema, path)
+def _validate(value: Any, schema: JsonObject, path: str) -> list[FieldError]:
+    return validate_value(value, schema, path)
 
 
 def _by_key(items: list[Any], keys: tuple[str, ...]) -> dict[tuple[Any, ...], Any]:
     return {key_of(item, keys): item for item in items if isinstance(item, dict)}
 
 
-def _inside(path: str) -> str:
-    """A status is written by itself, so the types of its fields are named from there."""
+def _relative_path(path: str) -> str:
+    """Return the path that type errors show. In a status it starts below `status`."""
     return path.removeprefix("status.")
 
 
@@ -205,33 +207,33 @@ def _is_of_type(value: Any, schema: JsonObject) -> bool:
     return isinstance(value, wanted)
 
 
-def _type_errors(value: Any, schema: JsonObject, path: str) -> list[FieldError]:
+def _validate_type(value: Any, schema: JsonObject, path: str) -> list[FieldError]:
     wanted = "integer,string" if schema.get(INT_OR_STRING) else schema["type"]
     shown = type_name(value)
     if wanted == "integer" and isinstance(value, int) and not isinstance(value, bool):
         # Larger than any int64, so Go decodes it as a float.
         wanted, shown = "int64", "float64"
-    errors = [type_invalid(path, shown, f'{_inside(path)} in body must be of type {wanted}: "{shown}"')]
+    errors = [type_invalid(path, shown, f'{_relative_path(path)} in body must be of type {wanted}: "{shown}"')]
     if wanted in ("integer", "int64") and shown in ("number", "float64"):
-        errors.append(_out_of_format(schema, path))
+        errors.append(_format_error(schema, path))
     return errors
 
 
-def _out_of_format(schema: JsonObject, path: str) -> FieldError:
+def _format_error(schema: JsonObject, path: str) -> FieldError:
     form = schema.get("format")
     kind = "integer (default format)" if form is None else f"integer with format {form}"
-    return invalid(NOWHERE, "", f"Checked value must be of type {kind} in {path}")
+    return invalid(NO_PATH, "", f"Checked value must be of type {kind} in {path}")
 
 
-def _text_errors(value: str, schema: JsonObject, path: str) -> list[FieldError]:
-    errors = _length_errors(value, schema, path)
+def _validate_text(value: str, schema: JsonObject, path: str) -> list[FieldError]:
+    errors = _validate_length(value, schema, path)
     form = schema.get("format", "")
     if form and not is_format(form, value):
-        errors.append(type_invalid(path, value, f'{_inside(path)} in body must be of type {form}: "{value}"'))
+        errors.append(type_invalid(path, value, f'{_relative_path(path)} in body must be of type {form}: "{value}"'))
     return errors
 
 
-def _length_errors(value: str, schema: JsonObject, path: str) -> list[FieldError]:
+def _validate_length(value: str, schema: JsonObject, path: str) -> list[FieldError]:
     """Return the first error of length and pattern."""
     if len(value) > schema.get("maxLength", len(value)):
         return [too_long(path, schema["maxLength"])]
@@ -242,23 +244,25 @@ def _length_errors(value: str, schema: JsonObject, path: str) -> list[FieldError
     return []
 
 
-def _number_errors(value: int | float, schema: JsonObject, path: str) -> list[FieldError]:
+def _validate_number(value: int | float, schema: JsonObject, path: str) -> list[FieldError]:
     bounds = _BOUNDS.get(schema.get("format", "")) if schema.get("type") == "integer" else None
     if bounds is not None and not bounds[0] <= value <= bounds[1]:
-        return [_out_of_format(schema, path)]
+        return [_format_error(schema, path)]
     errors = []
     if (step := schema.get("multipleOf")) is not None and value % step != 0:
-        errors.append(f"be a multiple of {_number(step)}")
+        errors.append(f"be a multiple of {_format_number(step)}")
     if (most := schema.get("maximum")) is not None and (
         value > most or (schema.get("exclusiveMaximum") and value == most)
     ):
-        errors.append(f"be less than {'' if schema.get('exclusiveMaximum') else 'or equal to '}{_number(most)}")
+        errors.append(f"be less than {'' if schema.get('exclusiveMaximum') else 'or equal to '}{_format_number(most)}")
     if (least := schema.get("minimum")) is not None and (
         value < least or (schema.get("exclusiveMinimum") and value == least)
     ):
-        errors.append(f"be greater than {'' if schema.get('exclusiveMinimum') else 'or equal to '}{_number(least)}")
-    return [invalid(path, value, f"{path} in body should {words}") for words in errors]
+        errors.append(
+            f"be greater than {'' if schema.get('exclusiveMinimum') else 'or equal to '}{_format_number(least)}"
+        )
+    return [invalid(path, value, f"{path} in body should {message}") for message in errors]
 
 
-def _number(value: int | float) -> str:
+def _format_number(value: int | float) -> str:
     return str(int(value)) if float(value).is_integer() else str(value)

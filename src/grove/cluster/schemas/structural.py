@@ -11,7 +11,7 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import ErrorKind, FieldError, forbidden, invalid, not_supported, required
-from grove.cluster.schemas.cel_rule_validation import default_rule_errors, rule_errors
+from grove.cluster.schemas.cel_rule_validation import validate_default, validate_rules
 from grove.cluster.schemas.keywords import (
     EMBEDDED,
     INT_OR_STRING,
@@ -21,9 +21,9 @@ from grove.cluster.schemas.keywords import (
     PRESERVE,
     VALIDATIONS,
 )
-from grove.cluster.schemas.pruning_defaulting import Shaping
-from grove.cluster.schemas.regex_match import pattern_problem
-from grove.cluster.schemas.schema_validation import NOWHERE, value_errors
+from grove.cluster.schemas.pruning_defaulting import PruningPass
+from grove.cluster.schemas.regex_match import find_pattern_error
+from grove.cluster.schemas.schema_validation import NO_PATH, validate_value
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _SCALARS = ("boolean", "integer", "number", "string")
@@ -97,18 +97,18 @@ class RuleShape(msgspec.Struct, frozen=True, rename="camel"):
     optional_old_self: bool | None = None
 
 
-def structural_errors(schema: JsonObject, path: str) -> list[FieldError]:
+def validate_structural_schema(schema: JsonObject, path: str) -> list[FieldError]:
     """Return the errors of the schema of a whole object, whose types are right."""
-    errors = list(_word_errors(schema, path))
+    errors = list(_validate_keywords(schema, path))
     if any(error.path.endswith((".$ref", ".items")) and error.kind is ErrorKind.FORBIDDEN for error in errors):
         # Such a schema cannot be parsed any further.
         return errors
-    structure = [*_root_errors(schema, path), *_structure_errors(schema, path, is_root=True)]
+    structure = [*_validate_root(schema, path), *_validate_structure(schema, path, is_root=True)]
     errors += structure
     if not structure:
-        errors += _default_errors(schema, path, is_root=True)
+        errors += _validate_defaults(schema, path, is_root=True)
     if not errors:
-        errors += rule_errors(schema, path)
+        errors += validate_rules(schema, path)
     return errors
 
 
@@ -132,7 +132,7 @@ def _alternatives(schema: JsonObject, path: str) -> Iterator[tuple[JsonObject, s
 # Invalid keywords
 
 
-def _word_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _validate_keywords(schema: JsonObject, path: str) -> Iterator[FieldError]:
     for word in _UNSUPPORTED:
         if schema.get(word):
             yield forbidden(f"{path}.{word}", f"{word} is not supported")
@@ -142,19 +142,19 @@ def _word_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
     if schema.get("properties") and schema.get("additionalProperties") is not None:
         detail = "additionalProperties and properties are mutual exclusive"
         yield forbidden(f"{path}.additionalProperties", detail)
-    yield from _type_word_errors(schema, path)
-    if isinstance(pattern := schema.get("pattern"), str) and (problem := pattern_problem(pattern)):
-        detail = f"must be a valid regular expression, but isn't: error parsing regexp: {problem}"
+    yield from _validate_type_keywords(schema, path)
+    if isinstance(pattern := schema.get("pattern"), str) and (error_message := find_pattern_error(pattern)):
+        detail = f"must be a valid regular expression, but isn't: error parsing regexp: {error_message}"
         yield invalid(f"{path}.pattern", pattern, detail)
     if schema.get(PRESERVE) is False:
         yield invalid(f"{path}.{PRESERVE}", False, "must be true or undefined")
-    yield from _map_type_errors(schema, path)
-    yield from _list_type_errors(schema, path)
+    yield from _validate_map_type(schema, path)
+    yield from _validate_list_type(schema, path)
     for inner, where in (*_parts(schema, path), *_alternatives(schema, path)):
-        yield from _word_errors(inner, where)
+        yield from _validate_keywords(inner, where)
 
 
-def _type_word_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _validate_type_keywords(schema: JsonObject, path: str) -> Iterator[FieldError]:
     type_ = schema.get("type")
     if type_ and type_ not in _TYPES:
         yield not_supported(f"{path}.type", type_, _TYPES)
@@ -164,7 +164,7 @@ def _type_word_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.items", "must be specified")
 
 
-def _map_type_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _validate_map_type(schema: JsonObject, path: str) -> Iterator[FieldError]:
     map_type = schema.get(MAP_TYPE)
     if map_type is None:
         return
@@ -179,7 +179,7 @@ def _type_error(schema: JsonObject, path: str, detail: str) -> FieldError:
     return invalid(f"{path}.type", type_, detail) if type_ else required(f"{path}.type", detail)
 
 
-def _list_type_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _validate_list_type(schema: JsonObject, path: str) -> Iterator[FieldError]:
     list_type, keys = schema.get(LIST_TYPE), schema.get(MAP_KEYS) or []
     if list_type is not None and schema.get("type") != "array":
         yield _type_error(schema, path, f"must be array if {LIST_TYPE} is specified")
@@ -191,12 +191,12 @@ def _list_type_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
         yield invalid(f"{path}.{LIST_TYPE}", list_type, f"must be map if {MAP_KEYS} is non-empty")
     items = schema.get("items")
     if list_type == "set" and isinstance(items, dict):
-        yield from _set_item_errors(items, f"{path}.items")
+        yield from _validate_set_items(items, f"{path}.items")
     if list_type == "map":
-        yield from _map_item_errors(schema, keys, path)
+        yield from _validate_map_items(schema, keys, path)
 
 
-def _set_item_errors(items: JsonObject, path: str) -> Iterator[FieldError]:
+def _validate_set_items(items: JsonObject, path: str) -> Iterator[FieldError]:
     if items.get("nullable"):
         yield forbidden(f"{path}.nullable", f"cannot be nullable when {LIST_TYPE} is set")
     if items.get("type") == "object" and items.get(MAP_TYPE) != "atomic":
@@ -207,7 +207,7 @@ def _set_item_errors(items: JsonObject, path: str) -> Iterator[FieldError]:
         yield invalid(f"{path}.{LIST_TYPE}", items.get(LIST_TYPE), detail)
 
 
-def _map_item_errors(schema: JsonObject, keys: list[str], path: str) -> Iterator[FieldError]:
+def _validate_map_items(schema: JsonObject, keys: list[str], path: str) -> Iterator[FieldError]:
     items = schema.get("items")
     if not keys:
         yield required(f"{path}.{MAP_KEYS}", f"must not be empty if {LIST_TYPE} is map")
@@ -236,7 +236,7 @@ def _map_item_errors(schema: JsonObject, keys: list[str], path: str) -> Iterator
 # Structure
 
 
-def _root_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _validate_root(schema: JsonObject, path: str) -> Iterator[FieldError]:
     type_ = schema.get("type")
     if not type_:
         yield required(f"{path}.type", "must not be empty at the root")
@@ -246,23 +246,23 @@ def _root_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
         yield forbidden(f"{path}.nullable", "nullable cannot be true at the root")
 
 
-def _structure_errors(schema: JsonObject, path: str, *, is_root: bool = False) -> Iterator[FieldError]:
+def _validate_structure(schema: JsonObject, path: str, *, is_root: bool = False) -> Iterator[FieldError]:
     if is_root or schema.get(EMBEDDED):
-        yield from _head_errors(schema, path, is_root=is_root)
+        yield from _validate_head(schema, path, is_root=is_root)
     if schema.get(EMBEDDED):
-        yield from _embedded_errors(schema, path)
+        yield from _validate_embedded(schema, path)
     if schema.get(INT_OR_STRING) and schema.get("type") not in (None, "", "integer", "string"):
         yield _type_error(schema, path, f"must be empty if {INT_OR_STRING} is true")
     for inner, where in _alternatives(schema, path):
-        yield from _alternative_errors(inner, where, is_number_or_text=bool(schema.get(INT_OR_STRING)))
+        yield from _validate_alternative(inner, where, is_number_or_text=bool(schema.get(INT_OR_STRING)))
     for inner, where in _parts(schema, path):
         if not inner.get("type") and not inner.get(INT_OR_STRING) and not inner.get(PRESERVE):
             what = "specified array items" if where.endswith(".items") else "specified object fields"
             yield required(f"{where}.type", f"must not be empty for {what}")
-        yield from _structure_errors(inner, where)
+        yield from _validate_structure(inner, where)
 
 
-def _head_errors(schema: JsonObject, path: str, *, is_root: bool) -> Iterator[FieldError]:
+def _validate_head(schema: JsonObject, path: str, *, is_root: bool) -> Iterator[FieldError]:
     for field, type_ in _HEAD.items():
         inner = schema.get("properties", {}).get(field)
         where = f"{path}.properties[{field}]"
@@ -271,13 +271,13 @@ def _head_errors(schema: JsonObject, path: str, *, is_root: bool) -> Iterator[Fi
         if inner.get("type") != type_:
             yield invalid(f"{where}.type", inner.get("type"), f"must be {type_}")
         elif field == "metadata" and is_root:
-            yield from _metadata_errors(inner, where)
+            yield from _validate_metadata(inner, where)
 
 
-def _metadata_errors(metadata: JsonObject, path: str) -> Iterator[FieldError]:
+def _validate_metadata(metadata: JsonObject, path: str) -> Iterator[FieldError]:
     properties = metadata.get("properties", {})
-    known = {"type", "properties", "description"}
-    if any(name not in _KEYS_IN_METADATA for name in properties) or not set(metadata) <= known:
+    allowed = {"type", "properties", "description"}
+    if any(name not in _KEYS_IN_METADATA for name in properties) or not set(metadata) <= allowed:
         detail = "must not specify anything other than name and generateName, but metadata is implicitly specified"
         yield forbidden(path, detail)
     for name, inner in properties.items():
@@ -285,7 +285,7 @@ def _metadata_errors(metadata: JsonObject, path: str) -> Iterator[FieldError]:
             yield forbidden(f"{path}.properties[{name}].default", "must not be set in top-level metadata")
 
 
-def _embedded_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _validate_embedded(schema: JsonObject, path: str) -> Iterator[FieldError]:
     if not schema.get(PRESERVE) and not schema.get("properties"):
         detail = f"must not be empty if {EMBEDDED} is true without {PRESERVE}"
         yield required(f"{path}.properties", detail)
@@ -293,7 +293,7 @@ def _embedded_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
         yield _type_error(schema, path, f"must be object if {EMBEDDED} is true")
 
 
-def _alternative_errors(schema: JsonObject, path: str, *, is_number_or_text: bool = False) -> Iterator[FieldError]:
+def _validate_alternative(schema: JsonObject, path: str, *, is_number_or_text: bool = False) -> Iterator[FieldError]:
     for word, wanted in _OUTSIDE_ONLY.items():
         if word not in schema or (schema[word] in (None, "", [], False) and wanted != "undefined"):
             continue
@@ -302,30 +302,30 @@ def _alternative_errors(schema: JsonObject, path: str, *, is_number_or_text: boo
         yield forbidden(f"{path}.{word}", f"must be {wanted} to be structural")
     for inner, where in (*_parts(schema, path), *_alternatives(schema, path)):
         if where != f"{path}.additionalProperties":
-            yield from _alternative_errors(inner, where, is_number_or_text=is_number_or_text)
+            yield from _validate_alternative(inner, where, is_number_or_text=is_number_or_text)
 
 
 # Defaults
 
 
-def _default_errors(schema: JsonObject, path: str, *, is_root: bool = False) -> Iterator[FieldError]:
+def _validate_defaults(schema: JsonObject, path: str, *, is_root: bool = False) -> Iterator[FieldError]:
     if schema.get("default") is not None:
-        yield from _one_default_errors(schema, f"{path}.default", is_root=is_root)
+        yield from _validate_one_default(schema, f"{path}.default", is_root=is_root)
     for inner, where in _parts(schema, path):
-        yield from _default_errors(inner, where)
+        yield from _validate_defaults(inner, where)
 
 
-def _one_default_errors(schema: JsonObject, path: str, *, is_root: bool) -> Iterator[FieldError]:
+def _validate_one_default(schema: JsonObject, path: str, *, is_root: bool) -> Iterator[FieldError]:
     default = schema["default"]
-    shaping = Shaping()
-    shaped = shaping.value(default, schema, "")
-    if shaping.unknown:
+    pruning = PruningPass()
+    pruned = pruning.value(default, schema, "")
+    if pruning.unknown:
         yield invalid(path, default, "must not have unknown fields")
         return
     if is_root and isinstance(default, dict):
         yield from (required(f"{path}.{field}", "") for field in ("apiVersion", "kind") if field not in default)
-    found = value_errors(shaped, schema, "")
-    for error in found or default_rule_errors(shaped, schema):
-        inside = "" if error.path == NOWHERE else error.path
+    found = validate_value(pruned, schema, "")
+    for error in found or validate_default(pruned, schema):
+        inside = "" if error.path == NO_PATH else error.path
         where = f"{path}.{inside}" if inside and not inside.startswith("[") else f"{path}{inside}"
         yield msgspec.structs.replace(error, path=where)

@@ -34,7 +34,7 @@ class Url(msgspec.Struct, frozen=True, kw_only=True):
         found: dict[str, list[str]] = {}
         for pair in filter(None, self.query.split("&")):
             name, _, value = pair.partition("=")
-            found.setdefault(_unescaped(name), []).append(_unescaped(value))
+            found.setdefault(_unescape(name), []).append(_unescape(value))
         return found
 
 
@@ -50,6 +50,6 @@ def parse_url(text: str) -> Url:
     return Url(scheme=scheme, host=host, path=match[3], query=match[4] or "")
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     plain = text.replace("+", " ").encode()
     return _ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()), plain).decode("utf-8", "replace")

@@ -18,7 +18,7 @@ from grove.errors import UserError
 FORMAT = 1
 _FORMAT_TEXT = "grove cluster, format "
 _FORMAT_FILE, _LOCK_FILE, _DATABASE = "format", "lock", "cluster.db"
-_IDENTITY_FILE, _BEGUN_FILE = "identity.json", "begun"
+_IDENTITY_FILE, _INITIALIZED_FILE = "identity.json", "begun"
 
 
 class DataDir:
@@ -44,12 +44,12 @@ class DataDir:
         _write_file(self.path / _IDENTITY_FILE, text)
 
     @property
-    def is_begun(self) -> bool:
+    def is_initialized(self) -> bool:
         """Return whether the initial objects of a new cluster are stored."""
-        return (self.path / _BEGUN_FILE).exists()
+        return (self.path / _INITIALIZED_FILE).exists()
 
-    def mark_begun(self) -> None:
-        _write_file(self.path / _BEGUN_FILE, b"yes\n")
+    def mark_initialized(self) -> None:
+        _write_file(self.path / _INITIALIZED_FILE, b"yes\n")
 
 
 @contextmanager
@@ -58,16 +58,16 @@ def open_data_dir(path: Path) -> Iterator[DataDir]:
     with ExitStack() as stack:
         try:
             data_dir = _open(path, stack)
-        except OSError as problem:
-            words = f"{path}: cannot be used ({problem.strerror}); see to it, or choose another --data-dir"
-            raise UserError(words) from problem
+        except OSError as error:
+            message = f"{path}: cannot be used ({error.strerror}); fix this, or choose another --data-dir"
+            raise UserError(message) from error
         yield data_dir
 
 
 def _open(path: Path, stack: ExitStack) -> DataDir:
     _check_format(path)
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stack.enter_context(_locked(path))
+    stack.enter_context(_lock(path))
     # Check again under the lock: another process may have created the directory meanwhile.
     _check_format(path)
     path.chmod(0o700)
@@ -75,7 +75,9 @@ def _open(path: Path, stack: ExitStack) -> DataDir:
     if is_new:
         _make_file(path / _DATABASE)
     elif not (path / _DATABASE).exists() or not (path / _DATABASE).stat().st_size:
-        raise UserError(f"{path / _DATABASE}: is missing or empty; put it back, or begin anew with another --data-dir")
+        raise UserError(
+            f"{path / _DATABASE}: is missing or empty; restore it, or start a new cluster with another --data-dir"
+        )
     data_dir = DataDir(path)
     stack.callback(data_dir.log.close)
     if is_new:
@@ -90,22 +92,24 @@ def _check_format(path: Path) -> None:
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        raise UserError(f"{path}: is no folder; choose another --data-dir") from None
+        raise UserError(f"{path}: is not a directory; choose another --data-dir") from None
     if _FORMAT_FILE not in names:
-        ours = (_LOCK_FILE, _DATABASE, f".{_FORMAT_FILE}.")
-        if strangers := [name for name in names if not name.startswith(ours)]:
-            raise UserError(f"{path}: holds {strangers[0]} and no cluster; choose an empty folder as --data-dir")
+        own_files = (_LOCK_FILE, _DATABASE, f".{_FORMAT_FILE}.")
+        if other_files := [name for name in names if not name.startswith(own_files)]:
+            raise UserError(
+                f"{path}: contains {other_files[0]} but no cluster; choose an empty directory as --data-dir"
+            )
         return
     text = (path / _FORMAT_FILE).read_text(errors="replace").strip()
     if text != f"{_FORMAT_TEXT}{FORMAT}":
         raise UserError(
-            f"{path}: is of another version ({text[:60]!r}, this one reads {_FORMAT_TEXT}{FORMAT}); "
-            "use that version of grove, or another --data-dir. Nothing was changed"
+            f"{path}: has another format ({text[:60]!r}, this version of grove supports {_FORMAT_TEXT}{FORMAT}); "
+            "use the version of grove that wrote it, or choose another --data-dir. Nothing was changed"
         )
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> Iterator[None]:
     """Hold the lock file. The operating system releases it when the process ends, even after a crash."""
     file = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -12,7 +12,7 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.built_in_resources import ResourceInfo
-from grove.cluster.custom_resource import custom_kinds
+from grove.cluster.custom_resource import grove_storage_versions
 from grove.cluster.patches.field_managers import (
     UPDATE,
     ManagedWrite,
@@ -27,10 +27,10 @@ from grove.cluster.patches.field_sets import FieldSet, field_step, intersection,
 from grove.cluster.patches.merge_types import DEDUCED, Type, built_in_type, custom_type
 
 # Notes keep versions of their object in memory, so the write that exceeds this limit computes the managers.
-_MOST_NOTES = 64
+_MAX_NOTES = 64
 
 # Fields that the server fills in for a new object. They have no manager unless the client sent them.
-_GIVEN_BY_SERVER: dict[str, tuple[str, ...]] = {
+_SERVER_FIELDS: dict[str, tuple[str, ...]] = {
     "namespaces": ("finalizers",),
     "pods": ("priority", "preemptionPolicy", "tolerations", "serviceAccount", "serviceAccountName"),
     "services": ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"),
@@ -74,7 +74,7 @@ def ignored_fields(resource_info: ResourceInfo, subresource: str) -> FieldSet:
 @lru_cache(maxsize=256)
 def merge_type(resource_info: ResourceInfo) -> Type:
     if resource_info.is_custom:
-        return custom_type((resource_info.custom or custom_kinds()[resource_info.qualified]).schema)
+        return custom_type((resource_info.custom or grove_storage_versions()[resource_info.qualified]).schema)
     # Without schema data, the type is deduced: fields merge by name.
     return built_in_type(resource_info.api_version, resource_info.kind) or DEDUCED
 
@@ -93,18 +93,18 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     # For a create: the object as the client sent it, before defaulting.
     given: JsonObject | None = None
 
-    def outcome(self, managers: Managers) -> Managers:
+    def apply_to(self, managers: Managers) -> Managers:
         if not managers and self.old is not None:
             # Ownership that was cleared or never tracked stays untracked until the first apply.
             return managers
         resource_info = self.resource_info
         if self.subresource == "scale":
-            number = self._number()
-            if not any(intersection(owned.fields, number) for owned in managers.values()):
+            replicas_field = self._replicas_field()
+            if not any(intersection(owned.fields, replicas_field) for owned in managers.values()):
                 # A scale write only changes the ownership of the replicas field.
                 return managers
-            if not self._is_scaled_up():
-                return without_fields(managers, number)
+            if not self._sets_replicas():
+                return without_fields(managers, replicas_field)
         manager = Manager(UPDATE, self.manager, self.subresource, resource_info.api_version)
         write = ManagedWrite(
             manager=manager,
@@ -113,43 +113,43 @@ class Note(msgspec.Struct, frozen=True, gc=False):
             ignored=ignored_fields(resource_info, self.subresource),
         )
         old = blank_object(resource_info) if self.old is None else self.old
-        return after_update(managers, merge_type(resource_info), old, self._wanted(), write)
+        return after_update(managers, merge_type(resource_info), old, self._without_server_fields(), write)
 
-    def _number(self) -> FieldSet:
+    def _replicas_field(self) -> FieldSet:
         """Return the replicas field that the scale subresource writes."""
-        return set_of(tuple(map(field_step, self._number_path())))
+        return set_of(tuple(map(field_step, self._replicas_path())))
 
-    def _is_scaled_up(self) -> bool:
+    def _sets_replicas(self) -> bool:
         """Return whether the write sets a number above 0. A Scale omits 0, and an omitted field has no manager."""
         value: Any = self.new
-        for name in self._number_path():
+        for name in self._replicas_path():
             value = value.get(name) if isinstance(value, dict) else None
         return bool(value)
 
-    def _number_path(self) -> tuple[str, ...]:
+    def _replicas_path(self) -> tuple[str, ...]:
         paths = None if self.resource_info.custom is None else self.resource_info.custom.scale
         return () if paths is None else paths.spec
 
-    def _wanted(self) -> JsonObject:
-        names = () if self.given is None else _GIVEN_BY_SERVER.get(self.resource_info.qualified, ())
+    def _without_server_fields(self) -> JsonObject:
+        names = () if self.given is None else _SERVER_FIELDS.get(self.resource_info.qualified, ())
         if not names or self.given is None:
             return self.new
-        asked = self.given.get("spec") or {}
+        requested = self.given.get("spec") or {}
         spec = {name: value for name, value in self.new["spec"].items() if name not in names}
-        wanted = {**spec, **{name: asked[name] for name in names if name in asked}}
-        if wanted.get("ports"):
-            wanted["ports"] = _without_drawn_ports(wanted["ports"], asked.get("ports"))
-        return {**self.new, "spec": wanted}
+        fields = {**spec, **{name: requested[name] for name in names if name in requested}}
+        if fields.get("ports"):
+            fields["ports"] = _without_allocated_ports(fields["ports"], requested.get("ports"))
+        return {**self.new, "spec": fields}
 
 
-def _without_drawn_ports(ports: list[JsonObject], asked: Any) -> list[JsonObject]:
+def _without_allocated_ports(ports: list[JsonObject], requested: Any) -> list[JsonObject]:
     """Remove the node ports of a service that the server allocated."""
-    if not isinstance(asked, list) or len(asked) != len(ports):
+    if not isinstance(requested, list) or len(requested) != len(ports):
         # A webhook changed the ports, so they cannot be matched with the requested ones.
         return ports
     return [
         port if given.get("nodePort") else {field: value for field, value in port.items() if field != "nodePort"}
-        for port, given in zip(ports, asked, strict=True)
+        for port, given in zip(ports, requested, strict=True)
     ]
 
 
@@ -172,24 +172,24 @@ class Ownership:
         self._encoded: bytes | None = None
 
     @classmethod
-    def restored(cls, encoded: bytes) -> "Ownership":
+    def restore(cls, encoded: bytes) -> "Ownership":
         """Return the ownership that was `encoded` before. It is decoded on first read."""
         if not encoded:
             return UNOWNED
-        restored = cls(None)
-        restored._encoded = encoded
-        return restored
+        restore = cls(None)
+        restore._encoded = encoded
+        return restore
 
     def after(self, note: Note) -> "Ownership":
         count = self._note_count + 1
-        if count > _MOST_NOTES:
-            self._work_out()
+        if count > _MAX_NOTES:
+            self._compute()
             count = 1
         return Ownership(None, self, note, count)
 
     @property
     def managers(self) -> Managers:
-        return self._work_out() if self._managers is None else self._managers
+        return self._compute() if self._managers is None else self._managers
 
     @property
     def encoded(self) -> bytes:
@@ -199,20 +199,20 @@ class Ownership:
             self._encoded = msgspec.json.encode(entries) if entries else b""
         return self._encoded
 
-    def _work_out(self) -> Managers:
-        """Compute the managers from the oldest note to this one, and drop the notes."""
-        waiting: list[Ownership] = []
+    def _compute(self) -> Managers:
+        """Apply all notes up to this one, the oldest first. Return the managers, and drop the notes."""
+        uncomputed: list[Ownership] = []
         at: Ownership | None = self
         while at is not None and at._managers is None:
             if at._note is None:
                 at._managers = read_managed_fields(msgspec.json.decode(at.encoded))
                 break
-            waiting.append(at)
+            uncomputed.append(at)
             at = at._before
         managers: Managers = {} if at is None or at._managers is None else at._managers
-        for each in reversed(waiting):
+        for each in reversed(uncomputed):
             assert each._note is not None
-            managers = each._managers = each._note.outcome(managers)
+            managers = each._managers = each._note.apply_to(managers)
             each._before = each._note = None
             each._note_count = 0
         return managers

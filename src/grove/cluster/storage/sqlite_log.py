@@ -2,7 +2,7 @@
 
 There is one row per version, and rows never change. A superseded row is pruned once no watch may start before its
 successor: the end of the file is the history that watches resume from, the part before it is only the live objects.
-Not here: when to write, and what waits for it (`group_commit.py`); the lock of the directory (`data_dir.py`).
+`group_commit.py` decides when to write; `data_dir.py` locks the directory.
 """
 
 import sqlite3
@@ -22,7 +22,7 @@ from grove.errors import UserError
 # How many revisions back a watch can start after a restart. A real API server keeps some minutes of history.
 HISTORY = 10_000
 # Limits the rows that one commit deletes, so that no commit takes long.
-_GOING_PER_COMING = 2
+_PRUNED_PER_WRITE = 2
 
 _PAGE_SIZE = 8192
 # Two megabytes, which are read completely after a crash.
@@ -66,21 +66,19 @@ class VersionLog:
         self._history = history
         self._superseded: deque[_Superseded] = deque()
         self._staged: Sequence[Change] = ()
-        self._going: list[_Superseded] = []
+        self._to_prune: list[_Superseded] = []
         if damage := find_damage(path):
-            raise self._damaged(damage)
+            raise self._damage_error(damage)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             _prepare(self._db)
             self.floor = _read_floor(self._db)
-        except sqlite3.OperationalError as problem:
+        except sqlite3.OperationalError as error:
             self._db.close()
-            raise UserError(
-                f"{path}: cannot be opened ({problem}); see to it, or choose another --data-dir"
-            ) from problem
-        except (sqlite3.DatabaseError, TypeError) as problem:
+            raise UserError(f"{path}: cannot be opened ({error}); fix this, or choose another --data-dir") from error
+        except (sqlite3.DatabaseError, TypeError) as error:
             self._db.close()
-            raise self._damaged(str(problem)) from problem
+            raise self._damage_error(str(error)) from error
 
     def versions(self) -> Iterator[Version]:
         """Yield all versions, oldest first. Call it before `stage`. Raises `UserError` at the first damaged row."""
@@ -89,7 +87,7 @@ class VersionLog:
         for version in self._read():
             revision = version.revision
             if revision > self.floor and revision != (expected := max(last, self.floor) + 1):
-                raise self._damaged(f"revision {expected} is missing")
+                raise self._damage_error(f"revision {expected} is missing")
             last = revision
             key = (version.kind, version.namespace, version.name)
             before = newest.pop(key, 0)
@@ -106,7 +104,7 @@ class VersionLog:
         self._staged = changes
         floor = changes[-1].revision - self._history
         old = takewhile(lambda row: row.at <= floor, self._superseded)
-        self._going = list(islice(old, len(changes) * _GOING_PER_COMING))
+        self._to_prune = list(islice(old, len(changes) * _PRUNED_PER_WRITE))
         self._attempt(self._write)
 
     def commit(self) -> None:
@@ -115,7 +113,7 @@ class VersionLog:
 
     def confirm(self) -> None:
         """Update the bookkeeping after a successful `commit`, in the thread that called `stage`."""
-        for _ in self._going:
+        for _ in self._to_prune:
             self.floor = self._superseded.popleft().at
         for change in self._staged:
             if change.before is not None:
@@ -133,18 +131,18 @@ class VersionLog:
             self._db.execute("ROLLBACK")
         self._db.execute("BEGIN IMMEDIATE")
         self._db.executemany(_INSERT, map(_row, self._staged))
-        if self._going:
-            self._db.executemany(_DELETE, [(row.revision,) for row in self._going])
-            self._db.execute(_UPDATE_FLOOR, _floor_row(self._going[-1].at))
+        if self._to_prune:
+            self._db.executemany(_DELETE, [(row.revision,) for row in self._to_prune])
+            self._db.execute(_UPDATE_FLOOR, _floor_row(self._to_prune[-1].at))
 
     def _attempt(self, work: Callable[[], object]) -> None:
         try:
             work()
-        except sqlite3.Error as problem:
+        except sqlite3.Error as error:
             # After some errors SQLite has already rolled back.
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            raise DiskError(f"{self.path}: {problem}") from problem
+            raise DiskError(f"{self.path}: {error}") from error
 
     def _read(self) -> Iterator[Version]:
         try:
@@ -152,15 +150,15 @@ class VersionLog:
                 revision, kind, type_, namespace, name, data, ownership, checksum = row
                 version = Version(revision, kind, ChangeType(type_), namespace, name, data, ownership)
                 if _checksum(version) != checksum:
-                    raise self._damaged(f"revision {version.revision} is not what was written")
+                    raise self._damage_error(f"wrong checksum of revision {version.revision}")
                 yield version
-        except (sqlite3.DatabaseError, ValueError, TypeError, AttributeError) as problem:
-            raise self._damaged(str(problem)) from problem
+        except (sqlite3.DatabaseError, ValueError, TypeError, AttributeError) as error:
+            raise self._damage_error(str(error)) from error
 
-    def _damaged(self, how: str) -> UserError:
+    def _damage_error(self, how: str) -> UserError:
         return UserError(
-            f"{self.path}: is damaged ({how}); nothing was deleted. Put back a copy of its folder, "
-            "or begin anew with another --data-dir"
+            f"{self.path}: is damaged ({how}); nothing was deleted. Restore a backup of its directory, "
+            "or start a new cluster with another --data-dir"
         )
 
 
@@ -186,7 +184,7 @@ def _prepare(db: sqlite3.Connection) -> None:
 def _read_floor(db: sqlite3.Connection) -> int:
     found = db.execute("SELECT floor, checksum FROM history").fetchone()
     if found is None or found != _floor_row(found[0]):
-        raise sqlite3.DatabaseError("where its history begins is not what was written")
+        raise sqlite3.DatabaseError("wrong checksum of the start of the history")
     return int(found[0])
 
 

@@ -1,11 +1,11 @@
 """The store of the API server: objects, one revision counter, and the history that watches follow.
 
-Objects are JSON dicts that are never changed after they were stored: a new version shares unchanged parts with the old
+Objects are JSON dicts that never change after they are stored: a new version shares unchanged parts with the old
 one. Each version is encoded once; reads, lists and watches reuse those bytes.
 
-A store with a persister (`group_commit.py`) runs ahead of the disk: later writes see a write at once, watches see it
-when it is persisted, and it is rolled back if it cannot be persisted.
-Not here: validation and authorization (`apiserver/`), and the file on disk (`sqlite_log.py`).
+A store with a persister (`group_commit.py`) accepts a write before it is on disk. Later writes see it at once, and
+watches see it when it is persisted. If it cannot be persisted, it is rolled back.
+Validation and authorization are in `apiserver/`, the file on disk is in `sqlite_log.py`.
 """
 
 from bisect import bisect_right
@@ -65,7 +65,7 @@ class Change(msgspec.Struct, frozen=True):
         return self.entry.revision
 
     @property
-    def undone(self) -> "Change":
+    def inverse(self) -> "Change":
         """Return the change that listeners receive when this one is rolled back."""
         if self.before is None:
             return Change(self.resource_info, ChangeType.DELETED, self.entry, self.entry)
@@ -111,13 +111,13 @@ class Persister(Protocol):
 
     def record(self, change: Change) -> None: ...
 
-    async def settled(self) -> None:
-        """Until all that is written by now is kept. Raises `NotKeptError`: it was taken back."""
+    async def wait_persisted(self) -> None:
+        """Wait until all writes so far are persisted. Raises `NotPersistedError` if they were rolled back."""
         ...
 
 
-class NotKeptError(Exception):
-    """A write could not be persisted and was rolled back. The message tells the administrator what to fix."""
+class NotPersistedError(Exception):
+    """A write could not be persisted and was rolled back. The message says what the administrator must fix."""
 
 
 class TooDeepError(Exception):
@@ -130,14 +130,14 @@ class Storage:
     def __init__(self, history: int = HISTORY) -> None:
         self.revision = 0
         # None: in memory only.
-        self.keeper: Persister | None = None
+        self.persister: Persister | None = None
         self._history = history
         self._tables = {resource_info.qualified: Table(resource_info, history) for resource_info in SERVED}
         self._listeners: list[Listener] = []
         # The last persisted revision, if there is a persister.
-        self._kept = 0
+        self._persisted_revision = 0
         # Restored versions of kinds without a table yet, and the revision up to which history is incomplete.
-        self._unopened: dict[str, list[Version]] = {}
+        self._versions_without_table: dict[str, list[Version]] = {}
         self._floor = 0
 
     def table(self, resource_info: ResourceInfo) -> "Table":
@@ -149,7 +149,7 @@ class Storage:
         if table is None:
             table = self._tables[resource_info.qualified] = Table(resource_info, self._history)
             table.compacted = self._floor
-            for version in self._unopened.pop(resource_info.qualified, ()):
+            for version in self._versions_without_table.pop(resource_info.qualified, ()):
                 table.restore(version, self._floor)
         return table
 
@@ -158,9 +158,9 @@ class Storage:
         self._tables.pop(resource_info.qualified, None)
 
     @property
-    def shown(self) -> int:
+    def visible_revision(self) -> int:
         """Return the last revision that watches may see."""
-        return self.revision if self.keeper is None else self._kept
+        return self.revision if self.persister is None else self._persisted_revision
 
     def tables(self) -> Iterator["Table"]:
         """Yield all tables, in the order of the served kinds."""
@@ -187,7 +187,7 @@ class Storage:
         before = table.find(namespace, name)
         if ownership is None:
             ownership = UNOWNED if before is None else before.ownership
-        entry = self._next(namespace, name, obj, ownership)
+        entry = self._build_entry(namespace, name, obj, ownership)
         self._commit(table, Change(resource_info, ChangeType.MODIFIED if before else ChangeType.ADDED, entry, before))
         return entry
 
@@ -195,16 +195,16 @@ class Storage:
         """Remove an object. Watches see its last version with the revision of the delete."""
         table = self._tables[resource_info.qualified]
         before = table.find(namespace, name)
-        require(before is not None, f"{resource_info.plural} {namespace}/{name} is there")
+        require(before is not None, f"{resource_info.plural} {namespace}/{name} exists")
         assert before is not None
-        entry = self._next(namespace, name, before.obj, before.ownership)
+        entry = self._build_entry(namespace, name, before.obj, before.ownership)
         self._commit(table, Change(resource_info, ChangeType.DELETED, entry, before))
         return entry
 
     def compact(self) -> None:
         """Drop all history: every watch from an older revision has to list again."""
         for table in self._tables.values():
-            table.forget(len(table.log) - table.hidden_count, self.shown)
+            table.drop_history(len(table.log) - table.hidden_count, self.visible_revision)
 
     def restore(self, versions: Iterable[Version], floor: int) -> None:
         """Load persisted versions into an empty store without listeners. History is complete after revision `floor`."""
@@ -212,10 +212,10 @@ class Storage:
         for version in versions:
             table = self._tables.get(version.kind)
             if table is None:
-                self._unopened.setdefault(version.kind, []).append(version)
+                self._versions_without_table.setdefault(version.kind, []).append(version)
             else:
                 table.restore(version, floor)
-            self.revision = self._kept = version.revision
+            self.revision = self._persisted_revision = version.revision
         for table in self._tables.values():
             table.compacted = max(table.compacted, floor)
 
@@ -223,39 +223,39 @@ class Storage:
         """Return all current objects, as an etcd snapshot does."""
         return Backup(self.revision, {kind: tuple(table.entries(None)) for kind, table in self._tables.items()})
 
-    def put_back(self, backup: Backup, *, bump: int = 0) -> None:
+    def restore_backup(self, backup: Backup, *, bump: int = 0) -> None:
         """Replace all objects by those of the backup, as restoring etcd does: objects have their old revisions.
 
         `bump` is added to the revision counter of the backup, as `etcdutl snapshot restore --bump-revision
         --mark-compacted` does; with 0, the counter goes back. Watches end, and there is no history.
         """
-        require(self.keeper is None, "a store that is kept is not put back")
-        self.revision = self._kept = backup.revision + bump
+        require(self.persister is None, "only an in-memory store can restore a backup")
+        self.revision = self._persisted_revision = backup.revision + bump
         for kind, table in self._tables.items():
-            for change in table.become(backup.entries.get(kind, ()), self.revision):
+            for change in table.replace_all(backup.entries.get(kind, ()), self.revision):
                 for listener in self._listeners:
                     listener(change)
 
-    def show(self, changes: Sequence[Change]) -> None:
+    def make_visible(self, changes: Sequence[Change]) -> None:
         """Make persisted changes visible to watches."""
-        self._kept = changes[-1].revision
+        self._persisted_revision = changes[-1].revision
         tables = {change.resource_info.qualified: 0 for change in changes}
         for change in changes:
             tables[change.resource_info.qualified] += 1
         for qualified, count in tables.items():
             table = self._tables.get(qualified)
             if table is not None:
-                table.show(count)
+                table.make_visible(count)
 
-    def take_back(self, changes: Sequence[Change]) -> None:
+    def roll_back(self, changes: Sequence[Change]) -> None:
         """Undo the last changes, which could not be persisted. No watch has seen them."""
         for change in reversed(changes):
             self.open_table(change.resource_info).undo(change)
             self.revision = change.revision - 1
             for listener in self._listeners:
-                listener(change.undone)
+                listener(change.inverse)
 
-    def _next(self, namespace: str, name: str, obj: JsonObject, ownership: Ownership) -> Entry:
+    def _build_entry(self, namespace: str, name: str, obj: JsonObject, ownership: Ownership) -> Entry:
         revision = self.revision + 1
         stamped = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
         data = _encode(stamped)
@@ -271,11 +271,11 @@ class Storage:
         table.apply(change)
         for listener in self._listeners:
             listener(change)
-        if self.keeper is None:
+        if self.persister is None:
             table.wake()
         else:
             table.hidden_count += 1
-            self.keeper.record(change)
+            self.persister.record(change)
 
 
 def _is_too_deep(obj: JsonObject) -> bool:
@@ -300,7 +300,7 @@ class Table:
         self.resource_info = resource_info
         self.log: list[Change] = []
         # Changes dropped from the front of the log. Cursors count them, so they stay valid.
-        self.forgotten = 0
+        self.dropped_count = 0
         # History up to and including this revision may be incomplete.
         self.compacted = 0
         # Changes at the end of the log that are not persisted yet: watches do not see them.
@@ -322,7 +322,7 @@ class Table:
 
     def entries(self, namespace: str | None) -> Iterator[Entry]:
         """Yield the objects of one namespace, or of all (None), sorted by namespace and name."""
-        for each in sorted(self._entries, key=in_path) if namespace is None else (namespace,):
+        for each in sorted(self._entries, key=sort_key) if namespace is None else (namespace,):
             named = self._entries.get(each, {})
             names = self._sorted_names.get(each)
             if names is None:
@@ -330,10 +330,10 @@ class Table:
             for name in names:
                 yield named[name]
 
-    def labelled(self, labels: Sequence[tuple[str, str]]) -> list[Entry]:
+    def find_candidates(self, labels: Sequence[tuple[str, str]]) -> list[Entry]:
         """Return candidates for these labels, found by the rarest label, sorted by namespace and name."""
-        holders = min((self._label_index(key).holders.get(value, {}) for key, value in labels), key=len)
-        return [self._entries[namespace][name] for namespace, name in sorted(holders, key=_place_in_path)]
+        entries = min((self._label_index(key).entries.get(value, {}) for key, value in labels), key=len)
+        return [self._entries[namespace][name] for namespace, name in sorted(entries, key=_sort_key)]
 
     def _label_index(self, key: str) -> "_LabelIndex":
         index = self._label_indexes.get(key)
@@ -345,7 +345,7 @@ class Table:
 
     def entries_at(self, revision: int, namespace: str | None) -> list[Entry]:
         """Return the entries as of that revision, by undoing later changes. Raises `CompactedError`."""
-        later = self.log[self.cursor_after(revision) - self.forgotten :]
+        later = self.log[self.cursor_after(revision) - self.dropped_count :]
         if not later:
             return list(self.entries(namespace))
         state = {(entry.namespace, entry.name): entry for entry in self.entries(namespace)}
@@ -357,38 +357,38 @@ class Table:
                 state.pop(key, None)
             else:
                 state[key] = change.before
-        return [state[key] for key in sorted(state, key=_place_in_path)]
+        return [state[key] for key in sorted(state, key=_sort_key)]
 
     def cursor_after(self, revision: int) -> int:
         """Return the cursor of the first change after that revision. Raises `CompactedError`."""
         if revision < self.compacted:
             raise CompactedError(self.compacted)
-        return self.forgotten + bisect_right(self.log, revision, key=_revision)
+        return self.dropped_count + bisect_right(self.log, revision, key=_revision)
 
     @property
     def end(self) -> int:
         """Return the cursor of the next change."""
-        return self.forgotten + len(self.log)
+        return self.dropped_count + len(self.log)
 
     @property
-    def shown_end(self) -> int:
+    def visible_end(self) -> int:
         """Return the cursor of the first change that watches may not see yet."""
-        return self.forgotten + len(self.log) - self.hidden_count
+        return self.dropped_count + len(self.log) - self.hidden_count
 
     def apply(self, change: Change) -> None:
         self._replace(change)
         self.log.append(change)
         if len(self.log) > self._history and (half := min(len(self.log) // 2, len(self.log) - self.hidden_count)):
-            self.forget(half, self.log[half - 1].revision)
+            self.drop_history(half, self.log[half - 1].revision)
 
     def undo(self, change: Change) -> None:
         """Undo the last change."""
-        self._replace(change.undone)
+        self._replace(change.inverse)
         if self.log:
             self.log.pop()
         self.hidden_count -= 1
 
-    def show(self, count: int) -> None:
+    def make_visible(self, count: int) -> None:
         self.hidden_count -= count
         self.wake()
 
@@ -399,7 +399,7 @@ class Table:
             # The object was pruned from the log already.
             return
         data = version.data
-        ownership = Ownership.restored(version.ownership)
+        ownership = Ownership.restore(version.ownership)
         entry = Entry(version.namespace, version.name, _decode(data), data, version.revision, ownership)
         change = Change(self.resource_info, version.type, entry, before)
         if version.revision > floor:
@@ -407,12 +407,12 @@ class Table:
         else:
             self._replace(change)
 
-    def become(self, entries: Iterable[Entry], revision: int) -> Iterator[Change]:
+    def replace_all(self, entries: Iterable[Entry], revision: int) -> Iterator[Change]:
         """Replace all objects and drop the history; yield each change after it was made."""
         found = {(entry.namespace, entry.name): entry for entry in self.entries(None)}
         wanted = {(entry.namespace, entry.name): entry for entry in entries}
-        self.forget(len(self.log), revision)
-        gone = [
+        self.drop_history(len(self.log), revision)
+        removed = [
             Change(self.resource_info, ChangeType.DELETED, old, old) for key, old in found.items() if key not in wanted
         ]
         new = [
@@ -420,7 +420,7 @@ class Table:
             for key, entry in wanted.items()
             if found.get(key) is not entry
         ]
-        for change in (*gone, *new):
+        for change in (*removed, *new):
             self._replace(change)
             yield change
         self.retire()
@@ -438,9 +438,9 @@ class Table:
         for index in self._label_indexes.values():
             index.follow(change)
 
-    def forget(self, count: int, revision: int) -> None:
+    def drop_history(self, count: int, revision: int) -> None:
         del self.log[:count]
-        self.forgotten += count
+        self.dropped_count += count
         self.compacted = revision
 
     def retire(self) -> None:
@@ -467,12 +467,12 @@ class _LabelIndex:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self.holders: dict[str, dict[tuple[str, str], None]] = {}
+        self.entries: dict[str, dict[tuple[str, str], None]] = {}
 
     def add(self, entry: Entry) -> None:
         value = self._value(entry)
         if value is not None:
-            self.holders.setdefault(value, {})[(entry.namespace, entry.name)] = None
+            self.entries.setdefault(value, {})[(entry.namespace, entry.name)] = None
 
     def follow(self, change: Change) -> None:
         before = None if change.before is None else self._value(change.before)
@@ -480,10 +480,10 @@ class _LabelIndex:
         if before == after:
             return
         if before is not None:
-            holders = self.holders[before]
-            del holders[(change.entry.namespace, change.entry.name)]
-            if not holders:
-                del self.holders[before]
+            entries = self.entries[before]
+            del entries[(change.entry.namespace, change.entry.name)]
+            if not entries:
+                del self.entries[before]
         if after is not None:
             self.add(change.entry)
 
@@ -492,13 +492,13 @@ class _LabelIndex:
         return None if labels is None else labels.get(self._key)
 
 
-def in_path(namespace: str) -> str:
+def sort_key(namespace: str) -> str:
     """Return the sort key of a namespace: ordered as in an etcd key, where a slash follows."""
     return f"{namespace}/"
 
 
-def _place_in_path(place: tuple[str, str]) -> tuple[str, str]:
-    return in_path(place[0]), place[1]
+def _sort_key(place: tuple[str, str]) -> tuple[str, str]:
+    return sort_key(place[0]), place[1]
 
 
 def _revision(change: Change) -> int:

@@ -1,4 +1,4 @@
-"""A read-only check of SQLite's write-ahead file: tells a torn end after a crash from damage in the middle.
+"""A read-only check of SQLite's write-ahead file: distinguishes a torn end after a crash from damage in the middle.
 
 SQLite reads the file up to the first invalid frame and ignores the rest. That is correct at the end of the file: no
 client has seen the response of an incomplete transaction. It would be wrong in the middle. Every transaction is on disk
@@ -46,12 +46,12 @@ def find_damage(database: Path) -> str:
         return ""
     magic, _, page_size, *_ = _FILE_HEADER.unpack_from(data)
     if magic not in _MAGIC or page_size not in _PAGE_SIZES:
-        return f"{path.name} does not begin as it should"
-    broken_at = _broken_middle(_frames(data))
-    return "" if broken_at is None else f"{path.name}, byte {broken_at}: is not what was written"
+        return f"{path.name} has an invalid header"
+    broken_at = _find_broken_frame(_frames(data))
+    return "" if broken_at is None else f"{path.name}, wrong checksum at byte {broken_at}"
 
 
-def _broken_middle(frames: Iterator[_Frame]) -> int | None:
+def _find_broken_frame(frames: Iterator[_Frame]) -> int | None:
     """Return the offset of the first invalid frame, if a transaction was started after its own had ended."""
     broken = next((frame for frame in frames if not frame.is_current or frame.checksum != frame.expected), None)
     if broken is None or not broken.is_current:
@@ -80,17 +80,17 @@ def _frames(data: bytes) -> Iterator[_Frame]:
             is_current=found[:2] == salts,
             ends_transaction=bool(pages_after),
             checksum=checksum,
-            expected=_added(_added(before, data[at : at + 8], is_big=is_big), page, is_big=is_big),
+            expected=_extend_checksum(_extend_checksum(before, data[at : at + 8], is_big=is_big), page, is_big=is_big),
         )
         before = checksum
 
 
-def _added(total: Checksum, data: bytes, *, is_big: bool) -> Checksum:
-    words = array("I", data)
+def _extend_checksum(total: Checksum, data: bytes, *, is_big: bool) -> Checksum:
+    message = array("I", data)
     if (sys.byteorder == "big") != is_big:
-        words.byteswap()
+        message.byteswap()
     first, second = total
-    pairs = iter(words)
+    pairs = iter(message)
     for even, odd in zip(pairs, pairs, strict=True):
         first = (first + even + second) & _WORD
         second = (second + odd + first) & _WORD

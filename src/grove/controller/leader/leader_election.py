@@ -62,21 +62,21 @@ class Leadership:
         self._random = random
         self._options = options
         self._identity = identity
-        self._seen: LeaseSpec | None = None
+        self._observed: LeaseSpec | None = None
         # The monotonic time from which on the lease may be taken.
         self._free_at = float("-inf")
         self.is_leading = False
         # Why the lease can be neither read nor acquired; None: it can.
-        self.trouble: ApiError | None = None
+        self.error: ApiError | None = None
 
     @property
     def holder(self) -> str:
         """Return the holder of the lease as last observed; empty: no holder."""
-        return self._seen.holder_identity if self._seen is not None else ""
+        return self._observed.holder_identity if self._observed is not None else ""
 
     async def run(self, work: Work, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            taken = await self._try_to_take()
+            taken = await self._try_to_acquire()
             if taken is None:
                 await self._pause(stop)
             else:
@@ -85,45 +85,45 @@ class Leadership:
     async def _lead(self, work: Work, lease: Lease, fence: Fence, stop: asyncio.Event) -> None:
         log.info("leading", lease=self._options.name, identity=self._identity)
         self.is_leading = True
-        keeper = _Keeper(self._client, self._clock, self._options, self._identity, lease, fence)
-        keeping = asyncio.create_task(keeper.run())
+        renewer = _LeaseRenewer(self._client, self._clock, self._options, self._identity, lease, fence)
+        renewing = asyncio.create_task(renewer.run())
         try:
             is_lost = await _work_until(
-                work(fence), fence, self._clock, stop.wait(), asyncio.shield(keeping), fence.over()
+                work(fence), fence, self._clock, stop.wait(), asyncio.shield(renewing), fence.over()
             )
         except Exception:
-            await _end(keeping)
-            await keeper.release()
+            await _end(renewing)
+            await renewer.release()
             raise
         finally:
             self.is_leading = False
-            keeping.cancel()
-        await _end(keeping)
+            renewing.cancel()
+        await _end(renewing)
         if not is_lost:
-            await keeper.release()
+            await renewer.release()
             return
-        log.error("the lease is lost: nothing more is written", lease=self._options.name, reason=keeper.trouble)
+        log.error("lease lost: no more writes are sent", lease=self._options.name, reason=renewer.error)
         self._note(None)
 
-    async def _try_to_take(self) -> tuple[Lease, Fence] | None:
+    async def _try_to_acquire(self) -> tuple[Lease, Fence] | None:
         try:
             # A stop waits for both, so neither may take long.
-            found = await _in_time(self._options.renew_seconds / 2, self._look())
+            found = await _in_time(self._options.renew_seconds / 2, self._read_lease())
             self._note(found.spec if found is not None else None)
             if self._clock.monotonic() < self._free_at:
-                self.trouble = None
+                self.error = None
                 return None
             sent_at = self._clock.monotonic()
-            lease = await _in_time(self._options.renew_seconds / 2, self._take(found))
+            lease = await _in_time(self._options.renew_seconds / 2, self._acquire(found))
         except ApiError as error:
             if not (error.is_conflict or error.is_already_exists):
-                self._say_trouble(error)
+                self._report_error(error)
             return None
-        self.trouble = None
-        self._seen = lease.spec
+        self.error = None
+        self._observed = lease.spec
         return lease, Fence(self._clock, sent_at + self._options.renew_seconds)
 
-    async def _look(self) -> Lease | None:
+    async def _read_lease(self) -> Lease | None:
         try:
             return await self._client.get(LEASES, self._options.namespace, self._options.name)
         except ApiError as error:
@@ -133,7 +133,7 @@ class Leadership:
 
     def _note(self, found: LeaseSpec | None) -> None:
         """Record since when the lease is unchanged. The holder of a deleted lease may still write."""
-        before, self._seen = self._seen, found
+        before, self._observed = self._observed, found
         now = self._clock.monotonic()
         if found is None:
             if before is not None and before.holder_identity not in ("", self._identity):
@@ -149,7 +149,7 @@ class Leadership:
         """Return the lease duration that the holder wrote: its options may differ."""
         return float(spec.lease_duration_seconds if spec.lease_duration_seconds > 0 else self._options.lease_seconds)
 
-    async def _take(self, found: Lease | None) -> Lease:
+    async def _acquire(self, found: Lease | None) -> Lease:
         now = micro_time(self._clock.now())
         spec: JsonObject = {
             "holderIdentity": self._identity,
@@ -176,17 +176,17 @@ class Leadership:
             seconds = until_free
         await _first_of(stop.wait(), self._clock.sleep(seconds))
 
-    def _say_trouble(self, error: ApiError) -> None:
+    def _report_error(self, error: ApiError) -> None:
         """Log each kind of error once: the lease is read every few seconds."""
-        before, self.trouble = self.trouble, error
+        before, self.error = self.error, error
         if before is None or before.reason != error.reason:
             log.error(
-                "the lease cannot be read or taken", lease=self._options.name, code=error.code, reason=error.reason,
+                "the lease cannot be read or acquired", lease=self._options.name, code=error.code, reason=error.reason,
                 message=error.brief,
             )  # fmt: skip
 
 
-class _Keeper:
+class _LeaseRenewer:
     """Renews the lease of one term; `run` returns when another candidate holds it."""
 
     def __init__(
@@ -198,7 +198,7 @@ class _Keeper:
         self._identity = identity
         self._lease = lease
         self._fence = fence
-        self.trouble = "it could not be renewed in time"
+        self.error = "it could not be renewed in time"
 
     async def run(self) -> None:
         is_ours = True
@@ -212,9 +212,9 @@ class _Keeper:
         try:
             await _in_time(LAST_ANSWERS_SECONDS, self._release(spec))
         except ApiError as error:
-            log.error("the lease is not given back: others wait until it runs out", reason=str(error))
+            log.error("lease not released: other replicas wait until it expires", reason=str(error))
         else:
-            log.info("the lease is given back", lease=self._options.name)
+            log.info("lease released", lease=self._options.name)
 
     async def _release(self, spec: JsonObject) -> None:
         try:
@@ -234,7 +234,7 @@ class _Keeper:
             # A connection that hangs must leave time for another attempt.
             self._lease = await _in_time(self._options.renew_seconds / 2, self._write())
         except ApiError as error:
-            self.trouble = str(error)
+            self.error = str(error)
             return (
                 not (error.is_conflict or error.is_already_exists or error.is_not_found) or await self._is_still_ours()
             )
@@ -252,10 +252,10 @@ class _Keeper:
                 self._client.get(LEASES, self._options.namespace, self._options.name),
             )
         except ApiError as error:
-            self.trouble = str(error)
+            self.error = str(error)
             return not error.is_not_found
         if found.spec.holder_identity != self._identity:
-            self.trouble = f"{found.spec.holder_identity or 'nobody'} holds it"
+            self.error = f"{found.spec.holder_identity or 'no replica'} holds it"
             return False
         self._lease = found
         return True

@@ -46,7 +46,7 @@ class Fence:
 
     async def over(self) -> None:
         """Wait until the term expires."""
-        while (seconds := self._remaining()) > 0:
+        while (seconds := self._remaining_seconds()) > 0:
             await self._clock.sleep(min(seconds, _LONGEST_SLEEP_SECONDS))
 
     async def calm(self) -> None:
@@ -55,12 +55,12 @@ class Fence:
 
     def _set(self, until: float) -> None:
         self._until = until
-        self._ends_at = None if math.isinf(until) else self._clock.now() + timedelta(seconds=self._remaining())
+        self._ends_at = None if math.isinf(until) else self._clock.now() + timedelta(seconds=self._remaining_seconds())
 
     def _has_slept(self) -> bool:
         return self._ends_at is not None and self._clock.now() >= self._ends_at
 
-    def _remaining(self) -> float:
+    def _remaining_seconds(self) -> float:
         return self._until - self._clock.monotonic()
 
     def enter(self) -> None:
@@ -91,7 +91,7 @@ class FencedTransport:
             raise ConnectionLost(f"{request.method} {request.path}: not sent, the term is over")
         self._fence.enter()
         try:
-            return await self._inner.send(msgspec.structs.replace(request, may_leave=self._is_open))
+            return await self._inner.send(msgspec.structs.replace(request, may_send=self._is_open))
         finally:
             self._fence.leave()
 

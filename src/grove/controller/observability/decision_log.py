@@ -14,7 +14,7 @@ import structlog
 from grove.api.reasons import EventReason
 from grove.api.types.meta import ObjectMeta, Uid
 from grove.api.types.podcliqueset import PodCliqueSet
-from grove.api.values.message_text import brief, cut
+from grove.api.values.message_text import sanitize_message, truncate
 from grove.api.values.times import wire_time
 from grove.controller.informers import Caches
 from grove.kube.api_errors import ApiError
@@ -34,36 +34,36 @@ Done = tuple[int, Action]
 
 
 class DecisionLog(Protocol):
-    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
+    def log_decisions(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
         """Log what a reconcile did, with the replica (-1: the set itself), and its events."""
 
-    def troubled(self, key: Uid, errors: Sequence[ApiError], attempts: int) -> None:
+    def log_errors(self, key: Uid, errors: Sequence[ApiError], attempts: int) -> None:
         """Log API errors of a reconcile that is retried."""
 
-    def kept_failing(self, key: Uid, failed: Sequence[FailedWrite]) -> None:
+    def log_lasting_failures(self, key: Uid, failed: Sequence[FailedWrite]) -> None:
         """Log writes that have failed for a minute, or fail with another code now."""
 
-    def failed(self, key: Uid) -> None:
+    def log_panic(self, key: Uid) -> None:
         """Log an unexpected exception; call it inside an `except`."""
 
 
-class NoJournal:
+class NoDecisionLog:
     """Implements `DecisionLog`: logs unexpected exceptions only."""
 
-    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
+    def log_decisions(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
         pass
 
-    def troubled(self, key: Uid, errors: Sequence[ApiError], attempts: int) -> None:
+    def log_errors(self, key: Uid, errors: Sequence[ApiError], attempts: int) -> None:
         pass
 
-    def kept_failing(self, key: Uid, failed: Sequence[FailedWrite]) -> None:
+    def log_lasting_failures(self, key: Uid, failed: Sequence[FailedWrite]) -> None:
         pass
 
-    def failed(self, key: Uid) -> None:
-        log.exception("visit failed", set_uid=key)
+    def log_panic(self, key: Uid) -> None:
+        log.exception("reconcile failed", set_uid=key)
 
 
-class LogJournal:
+class StructuredDecisionLog:
     """Implements `DecisionLog` with structlog."""
 
     def __init__(self, caches: Caches) -> None:
@@ -72,7 +72,7 @@ class LogJournal:
         self._gone: OrderedDict[Uid, ObjectMeta] = OrderedDict()
         caches.sets.subscribe(self._set_changed)
 
-    def decided(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
+    def log_decisions(self, key: Uid, done: Sequence[Done], emits: Sequence[EventRecord]) -> None:
         if not done and not emits:
             return
         who = self._who(key)
@@ -86,20 +86,20 @@ class LogJournal:
                 about = f"{emit.subject.kind}/{emit.subject.name}"
                 log.warning("warned", **who, about=about, reason=str(emit.reason), message=emit.message)
 
-    def troubled(self, key: Uid, errors: Sequence[ApiError], attempts: int) -> None:
-        error = next((error for error in errors if not _is_passing(error)), errors[0])
-        if attempts == 0 and not _is_passing(error):
-            say = log.error
+    def log_errors(self, key: Uid, errors: Sequence[ApiError], attempts: int) -> None:
+        error = next((error for error in errors if not _is_expected(error)), errors[0])
+        if attempts == 0 and not _is_expected(error):
+            write_line = log.error
         elif attempts == LASTING_ATTEMPTS:
-            say = log.warning
+            write_line = log.warning
         else:
-            say = log.debug
-        say(
+            write_line = log.debug
+        write_line(
             "API error", **self._who(key), code=error.code, reason=error.reason, message=error.brief,
             count=len(errors), attempts=attempts + 1,
         )  # fmt: skip
 
-    def kept_failing(self, key: Uid, failed: Sequence[FailedWrite]) -> None:
+    def log_lasting_failures(self, key: Uid, failed: Sequence[FailedWrite]) -> None:
         first = failed[0]
         log.error(
             "a write keeps failing", **self._who(key), verb=first.write.verb, resource=first.write.resource,
@@ -107,8 +107,8 @@ class LogJournal:
             attempts=first.count, count=len(failed), advice=advise(first.code, first.message),
         )  # fmt: skip
 
-    def failed(self, key: Uid) -> None:
-        log.exception("visit failed: a bug", **self._who(key))
+    def log_panic(self, key: Uid) -> None:
+        log.exception("reconcile failed unexpectedly: this is a bug of Grove", **self._who(key))
 
     def _who(self, key: Uid) -> dict[str, str]:
         pcs = self._caches.sets.get(key)
@@ -150,11 +150,11 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 def _pending_fields(emits: Sequence[EventRecord]) -> dict[str, Any]:
     """Return which gangs the scheduler does not place, and its reasons, each once and all on one line."""
     names = [emit.subject.name for emit in emits]
-    reasons = tuple(dict.fromkeys(brief(emit.message) for emit in emits))
+    reasons = tuple(dict.fromkeys(sanitize_message(emit.message) for emit in emits))
     found: dict[str, Any] = {"names": ", ".join(names[:SHOWN_NAMES])}
     if len(names) > 1:
         found["count"] = len(names)
-    return {**found, "reason": cut("; ".join(reasons[:SHOWN_REASONS]))}
+    return {**found, "reason": truncate("; ".join(reasons[:SHOWN_REASONS]))}
 
 
 def lines_of(done: Sequence[Done]) -> Iterator[Line]:
@@ -200,6 +200,6 @@ def _ranges(replicas: tuple[int, ...]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
-def _is_passing(error: ApiError) -> bool:
+def _is_expected(error: ApiError) -> bool:
     """Return whether the error is expected: conflicts, and overload or lost connections, which are logged elsewhere."""
     return error.is_transient or error.is_conflict or error.is_already_exists

@@ -12,6 +12,7 @@ import structlog
 
 from grove.api.resources import EVENTS, TOPOLOGY_BINDINGS
 from grove.api.types.meta import JsonObject, Uid
+from grove.api.values.message_text import truncate
 from grove.api.values.times import wire_time
 from grove.clock import Clock
 from grove.kube.api_errors import ApiError
@@ -21,7 +22,7 @@ from grove.planner.actions import EventRecord
 COMPONENT = "podcliqueset-controller"
 TOPOLOGY_COMPONENT = "clustertopology-controller"
 # The namespace of events about cluster-scoped objects.
-HOME = "default"
+CLUSTER_EVENTS_NAMESPACE = "default"
 BURST = 25
 SECONDS_PER_TOKEN = 300.0
 NAMED_OBJECTS = 5
@@ -33,23 +34,23 @@ log = structlog.get_logger()
 
 class EventRecorder:
     def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client.in_lane("events")
+        self._client = client.with_flow("events")
         self._clock = clock
         self._queue: deque[EventRecord] = deque(maxlen=QUEUE_LIMIT)
         self._wake = asyncio.Event()
         self._tokens: dict[Uid, tuple[float, float]] = {}
         self.dropped_count = 0
         # Why the API server rejects events; empty: it does not.
-        self._refusal = ""
+        self._rejection = ""
 
     @property
-    def trouble(self) -> str:
+    def error(self) -> str:
         """Return why the API server rejects events; empty: it does not."""
-        return self._refusal
+        return self._rejection
 
     def record(self, emits: list[EventRecord]) -> None:
         for emit in merge(emits):
-            if self._may_speak(emit.subject.uid):
+            if self._take_token(emit.subject.uid):
                 self._queue.append(emit)
             else:
                 self.dropped_count += 1
@@ -62,7 +63,7 @@ class EventRecorder:
             self._wake.clear()
             await self._wake.wait()
 
-    def _may_speak(self, subject: Uid) -> bool:
+    def _take_token(self, subject: Uid) -> bool:
         now = self._clock.monotonic()
         tokens, at = self._tokens.pop(subject, (float(BURST), now))
         tokens = min(float(BURST), tokens + (now - at) / SECONDS_PER_TOKEN)
@@ -76,7 +77,7 @@ class EventRecorder:
         try:
             await self._create_or_count(build_event(emit, now), now)
         except ApiError as error:
-            self._lose(error)
+            self._drop(error)
         else:
             self._note("")
 
@@ -91,18 +92,18 @@ class EventRecorder:
             patch = {"count": old.count + 1, "lastTimestamp": wire_time(now)}
             await self._client.patch(EVENTS, namespace, name, patch)
 
-    def _lose(self, error: ApiError) -> None:
+    def _drop(self, error: ApiError) -> None:
         self.dropped_count += 1
         # A terminating namespace rejects events; that is not an error of the operator.
-        if error.is_refusal and "being terminated" not in error.message:
+        if error.is_rejection and "being terminated" not in error.message:
             self._note(f"{error.code} {error.reason}", error.brief)
 
-    def _note(self, refusal: str, message: str = "") -> None:
+    def _note(self, rejection: str, message: str = "") -> None:
         """Log each change once, so that users learn why events are missing."""
-        before, self._refusal = self._refusal, refusal
-        if refusal and refusal != before:
-            log.error("events are lost: the server does not take them", reason=refusal, message=message)
-        elif before and not refusal:
+        before, self._rejection = self._rejection, rejection
+        if rejection and rejection != before:
+            log.error("events are lost: the API server rejects them", reason=rejection, message=message)
+        elif before and not rejection:
             log.info("events are written again")
 
 
@@ -111,10 +112,10 @@ def merge(emits: list[EventRecord]) -> list[EventRecord]:
     merged: dict[tuple[Uid, str, str], list[EventRecord]] = {}
     for emit in emits:
         merged.setdefault((emit.subject.uid, emit.reason, emit.message), []).append(emit)
-    return [_joined(same) for same in merged.values()]
+    return [_merge_names(same) for same in merged.values()]
 
 
-def _joined(same: list[EventRecord]) -> EventRecord:
+def _merge_names(same: list[EventRecord]) -> EventRecord:
     first = same[0]
     names = [name for emit in same for name in emit.names]
     if not names:
@@ -135,7 +136,7 @@ def build_event(emit: EventRecord, now: datetime) -> JsonObject:
         "kind": "Event",
         "metadata": {
             "name": f"{subject.name}.{hashlib.blake2b(seed, digest_size=8).hexdigest()}",
-            "namespace": subject.namespace or HOME,
+            "namespace": subject.namespace or CLUSTER_EVENTS_NAMESPACE,
         },
         "involvedObject": {
             "apiVersion": subject.api_version,
@@ -145,7 +146,7 @@ def build_event(emit: EventRecord, now: datetime) -> JsonObject:
             "uid": subject.uid,
         },
         "reason": emit.reason,
-        "message": emit.message[:1024],
+        "message": truncate(emit.message),
         "type": emit.severity,
         "source": {"component": component},
         "reportingComponent": component,

@@ -59,17 +59,21 @@ class BreachMetrics:
         self.held_count += _is_held(new) - _is_held(old)
 
     def _clique_changed(self, old: PodClique | None, new: PodClique | None) -> None:
-        self._moved(CLIQUE, old.status.conditions if old else (), new.status.conditions if new else (), old is None)
+        self._record_transition(
+            CLIQUE, old.status.conditions if old else (), new.status.conditions if new else (), old is None
+        )
 
     def _group_changed(self, old: PodCliqueScalingGroup | None, new: PodCliqueScalingGroup | None) -> None:
-        self._moved(GROUP, old.status.conditions if old else (), new.status.conditions if new else (), old is None)
+        self._record_transition(
+            GROUP, old.status.conditions if old else (), new.status.conditions if new else (), old is None
+        )
 
-    def _moved(
-        self, level: str, before: tuple[Condition, ...], after: tuple[Condition, ...], is_first_sight: bool
+    def _record_transition(
+        self, level: str, before: tuple[Condition, ...], after: tuple[Condition, ...], is_first_list: bool
     ) -> None:
         began, begins = _since(before), _since(after)
         # A breach that exists at the first list was counted by the previous leader.
-        if begins is not None and begins != began and not is_first_sight:
+        if begins is not None and begins != began and not is_first_list:
             self._begun.labels(level).inc()
         if began is not None and begins != began:
             seconds = (self._clock.now() - began).total_seconds()

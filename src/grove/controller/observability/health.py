@@ -10,7 +10,7 @@ import structlog
 
 from grove.controller.manager import Controller
 from grove.controller.observability.http_endpoints import Endpoint, PageMaker, Query
-from grove.controller.observability.instrumentation import Asked
+from grove.controller.observability.instrumentation import RequestAttributes
 from grove.kube.api_errors import ApiError
 from grove.planner.status.write_failures import describe_failed
 
@@ -28,47 +28,47 @@ class Health:
 
     def __init__(self) -> None:
         # By resource: the verb that failed last, and the error.
-        self._troubles: dict[str, tuple[str, ApiError]] = {}
+        self._list_watch_errors: dict[str, tuple[str, ApiError]] = {}
         # The controller of this term; None: another process leads.
         self.controller: Controller | None = None
         # Describes the leader.
-        self.leader: Callable[[], str] = lambda: "nobody yet"
+        self.leader: Callable[[], str] = lambda: "no leader yet"
         # None: this process does not serve webhooks.
         self.webhooks_ready: Callable[[], bool] | None = None
         # Why the webhook certificate or registration cannot be updated; empty: it can.
-        self.webhooks_trouble: Callable[[], str] = lambda: ""
+        self.webhook_error: Callable[[], str] = lambda: ""
         # The delay of the event loop.
         self.lag_seconds: Callable[[], float] = lambda: 0.0
 
-    def answered(self, asked: Asked, code: int) -> None:
+    def on_response(self, attributes: RequestAttributes, code: int) -> None:
         pass
 
-    def followed(self, asked: Asked, trouble: ApiError | None) -> None:
-        """Log each change of the error once: a failing list or watch is retried every few seconds."""
-        verb, before = self._troubles.get(asked.resource, ("", None))
-        if trouble is not None:
-            self._troubles[asked.resource] = (asked.verb, trouble)
-            if before is None or (before.code, before.reason) != (trouble.code, trouble.reason):
+    def on_list_watch(self, attributes: RequestAttributes, error: ApiError | None) -> None:
+        """Record the result of a list or watch. Log an error only when it changes: retries come every few seconds."""
+        verb, before = self._list_watch_errors.get(attributes.resource, ("", None))
+        if error is not None:
+            self._list_watch_errors[attributes.resource] = (attributes.verb, error)
+            if before is None or (before.code, before.reason) != (error.code, error.reason):
                 log.error(
-                    f"cannot {asked.verb} {asked.resource}", code=trouble.code, reason=trouble.reason,
-                    message=trouble.brief, advice=advice(trouble),
+                    f"cannot {attributes.verb} {attributes.resource}", code=error.code, reason=error.reason,
+                    message=error.brief, advice=advice(error),
                 )  # fmt: skip
         # Every attempt to watch begins with a list: its success does not mean that watching works.
-        elif before is not None and (asked.verb, verb) != ("list", "watch"):
-            del self._troubles[asked.resource]
-            log.info(f"can {asked.verb} {asked.resource} again", resource=asked.resource)
+        elif before is not None and (attributes.verb, verb) != ("list", "watch"):
+            del self._list_watch_errors[attributes.resource]
+            log.info(f"can {attributes.verb} {attributes.resource} again", resource=attributes.resource)
 
     def forget(self) -> None:
         """Forget the controller of a term that is over."""
         self.controller = None
-        self._troubles.clear()
+        self._list_watch_errors.clear()
 
-    def troubles(self) -> dict[str, tuple[str, int]]:
+    def failing_resources(self) -> dict[str, tuple[str, int]]:
         """Return, by resource that cannot be listed or watched: the verb and the HTTP status code; 0: no response."""
-        offers = None if self.controller is None else self.controller.offers_trouble
+        offers = None if self.controller is None else self.controller.discovery_error
         return {
             **({} if offers is None else {"discovery": ("get", offers.code)}),
-            **{resource: (verb, trouble.code) for resource, (verb, trouble) in self._troubles.items()},
+            **{resource: (verb, error.code) for resource, (verb, error) in self._list_watch_errors.items()},
         }
 
     def pages(self) -> Mapping[str, PageMaker]:
@@ -78,61 +78,61 @@ class Health:
         return Endpoint(body=b"ok\n")
 
     async def _readyz(self, _: Query) -> Endpoint:
-        missing = list(self._missing())
-        lines = [*(missing or ["ok"]), f"leader: {self.leader()}", *self._trouble_lines(), *self._other_lines()]
+        missing = list(self._unready_reasons())
+        lines = [*(missing or ["ok"]), f"leader: {self.leader()}", *self._error_lines(), *self._other_lines()]
         return Endpoint(body="".join(f"{line}\n" for line in lines).encode(), status=503 if missing else 200)
 
-    def _missing(self) -> list[str]:
+    def _unready_reasons(self) -> list[str]:
         missing = []
         if self.webhooks_ready is not None and not self.webhooks_ready():
             missing.append("not ready: the webhooks have no certificate yet")
         if self.controller is not None and not self.controller.is_synced:
-            missing.append(f"not ready: waiting for {', '.join(self.controller.unlisted())}")
-        if self.controller is not None and not self.controller.has_offers:
-            missing.append("not ready: it is not known yet what the API server offers")
+            missing.append(f"not ready: waiting for {', '.join(self.controller.find_unlisted())}")
+        if self.controller is not None and not self.controller.has_features:
+            missing.append("not ready: the features of the API server are not discovered yet")
         return missing
 
     def _other_lines(self) -> Iterator[str]:
-        if trouble := self.webhooks_trouble():
-            yield f"webhooks: cannot be kept up: {trouble}"
+        if error := self.webhook_error():
+            yield f"webhooks: cannot be updated: {error}"
         if (lag := self.lag_seconds()) >= LATE_SECONDS:
             yield f"event loop: {lag:.1f} s late in the last minute; give the operator more CPU"
         if self.controller is not None:
             yield from self._controller_lines(self.controller)
 
     def _controller_lines(self, controller: Controller) -> Iterator[str]:
-        if controller.offers_trouble is not None:
-            yield f"discovery: cannot find out what the API server offers: {controller.offers_trouble}"
+        if controller.discovery_error is not None:
+            yield f"discovery: cannot discover the features of the API server: {controller.discovery_error}"
         for resource, seconds in sorted(controller.stale_seconds().items()):
-            if seconds >= STALE_SECONDS and resource not in self._troubles:
-                yield f"{resource}: the cache is stale: nothing was heard for {seconds:.0f} s"
+            if seconds >= STALE_SECONDS and resource not in self._list_watch_errors:
+                yield f"{resource}: the cache is stale: no event for {seconds:.0f} s"
         for resource, found in sorted(controller.unreadable().items()):
             if found:
                 names = ", ".join(f"{one.namespace}/{one.name}".lstrip("/") for one in found[:SHOWN_OBJECTS])
                 more = f" and {len(found) - SHOWN_OBJECTS} more" if len(found) > SHOWN_OBJECTS else ""
                 yield f"{resource}: {names}{more} cannot be read: a field has another type than the operator knows"
-        if controller.recorder.trouble:
-            yield f"events: lost, the API server rejects them: {controller.recorder.trouble}"
+        if controller.recorder.error:
+            yield f"events: lost, the API server rejects them: {controller.recorder.error}"
         failed = controller.lasting_failures()
         yield from (f"writes: {describe_failed(one)}" for one in failed[:SHOWN_WRITES])
         if len(failed) > SHOWN_WRITES:
             yield f"writes: {len(failed) - SHOWN_WRITES} more keep failing"
 
-    def _trouble_lines(self) -> list[str]:
+    def _error_lines(self) -> list[str]:
         return [
-            f"{resource}: {trouble}" + (f"; {hint}" if (hint := advice(trouble)) else "")
-            for resource, (_, trouble) in sorted(self._troubles.items())
+            f"{resource}: {error}" + (f"; {hint}" if (hint := advice(error)) else "")
+            for resource, (_, error) in sorted(self._list_watch_errors.items())
         ]
 
 
-def advice(trouble: ApiError) -> str:
+def advice(error: ApiError) -> str:
     """Return what a user can do about the error; empty: it may be transient."""
-    match trouble.code:
+    match error.code:
         case 404:
             return "install the CustomResourceDefinitions: grove crds | kubectl apply --server-side -f -"
         case 403:
             return "the operator's role does not allow it: install the roles that grove manifests prints"
         case 401:
-            return "the server does not accept our credentials: renew them"
+            return "the server does not accept the operator's credentials: renew them"
         case _:
             return ""

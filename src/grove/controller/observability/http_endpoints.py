@@ -31,7 +31,7 @@ PageMaker = Callable[[Query], Awaitable[Endpoint]]
 
 
 class Pages:
-    """`async with Pages(makers, host, port) as pages:`; then `pages.url`. Port 0: a free one."""
+    """An HTTP server: `async with Pages(makers, host, port) as pages:`, then `pages.url`. Port 0: a free port."""
 
     def __init__(self, makers: Mapping[str, PageMaker], host: str, port: int, key: str) -> None:
         self._host = host

@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from grove.kube.api_errors import ApiError
-from grove.kube.request_info import target_of
+from grove.kube.request_info import summarize
 from grove.kube.response_decoding import check
 from grove.kube.transport import Request, Response, Transport
 
@@ -17,30 +17,30 @@ _EVERYDAY = (410, 429)
 
 
 class Instrumentation(Protocol):
-    def reconciled(self, seconds: float) -> None:
+    def observe_reconcile(self, seconds: float) -> None:
         """Record the duration of one reconcile."""
 
-    def refused(self, reason: str) -> None:
+    def count_rejected_create(self, reason: str) -> None:
         """Record a create that the API server rejected, with the reason of the condition."""
 
-    def failed(self) -> None:
+    def count_panic(self) -> None:
         """Record a reconcile that ended with an unexpected exception."""
 
 
-class NoMeter:
+class NoInstrumentation:
     """Implements `Instrumentation` and records nothing."""
 
-    def reconciled(self, seconds: float) -> None:
+    def observe_reconcile(self, seconds: float) -> None:
         pass
 
-    def refused(self, reason: str) -> None:
+    def count_rejected_create(self, reason: str) -> None:
         pass
 
-    def failed(self) -> None:
+    def count_panic(self) -> None:
         pass
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestAttributes(msgspec.Struct, frozen=True):
     """The verb and resource of a request, as in an audit log: `create`, `pods`."""
 
     verb: str
@@ -48,10 +48,10 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Listener(Protocol):
-    def answered(self, asked: Asked, code: int) -> None:
+    def on_response(self, attributes: RequestAttributes, code: int) -> None:
         """Record the status code of a response; 0: no response."""
 
-    def followed(self, asked: Asked, trouble: ApiError | None) -> None:
+    def on_list_watch(self, attributes: RequestAttributes, error: ApiError | None) -> None:
         """Record that a list or a watch of this resource succeeded or failed."""
 
 
@@ -63,54 +63,54 @@ class InstrumentedTransport:
         self._listeners = listeners
 
     async def send(self, request: Request) -> Response:
-        asked = _asked(request)
+        attributes = _attributes_of(request)
         try:
             response = await self._inner.send(request)
         except ApiError as error:
-            self._answered(asked, error.code)
-            if asked.verb == "list":
-                self._followed(asked, error)
+            self._notify_response(attributes, error.code)
+            if attributes.verb == "list":
+                self._notify_list_watch(attributes, error)
             raise
-        self._answered(asked, response.status)
-        if asked.verb == "list" and response.status not in _EVERYDAY:
-            self._followed(asked, _trouble_of(request, response))
+        self._notify_response(attributes, response.status)
+        if attributes.verb == "list" and response.status not in _EVERYDAY:
+            self._notify_list_watch(attributes, _error_of(request, response))
         return response
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        asked = Asked("watch", target_of(request).resource)
+        attributes = RequestAttributes("watch", summarize(request).resource)
         is_open = False
         try:
             async with self._inner.stream(request) as lines:
                 is_open = True
-                self._answered(asked, 200)
-                self._followed(asked, None)
+                self._notify_response(attributes, 200)
+                self._notify_list_watch(attributes, None)
                 yield lines
         except ApiError as error:
             if not is_open:
-                self._answered(asked, error.code)
+                self._notify_response(attributes, error.code)
                 if error.code not in _EVERYDAY:
-                    self._followed(asked, error)
+                    self._notify_list_watch(attributes, error)
             raise
 
-    def _answered(self, asked: Asked, code: int) -> None:
+    def _notify_response(self, attributes: RequestAttributes, code: int) -> None:
         for listener in self._listeners:
-            listener.answered(asked, code)
+            listener.on_response(attributes, code)
 
-    def _followed(self, asked: Asked, trouble: ApiError | None) -> None:
+    def _notify_list_watch(self, attributes: RequestAttributes, error: ApiError | None) -> None:
         for listener in self._listeners:
-            listener.followed(asked, trouble)
+            listener.on_list_watch(attributes, error)
 
 
-def _asked(request: Request) -> Asked:
-    target = target_of(request)
+def _attributes_of(request: Request) -> RequestAttributes:
+    target = summarize(request)
     if request.is_write:
-        return Asked(target.verb, target.resource)
+        return RequestAttributes(target.verb, target.resource)
     # A discovery document is not a list of objects.
-    return Asked("list" if target.resource and not target.name else "get", target.resource)
+    return RequestAttributes("list" if target.resource and not target.name else "get", target.resource)
 
 
-def _trouble_of(request: Request, response: Response) -> ApiError | None:
+def _error_of(request: Request, response: Response) -> ApiError | None:
     if response.status < 400:
         return None
     try:

@@ -27,17 +27,17 @@ from grove.api.types.podgang import GangPhase, PodGang
 from grove.clock import Clock
 from grove.controller.manager import Controller
 from grove.controller.observability.gang_termination_metrics import BreachMetrics
-from grove.controller.observability.instrumentation import Asked
+from grove.controller.observability.instrumentation import RequestAttributes
 from grove.kube.api_errors import ApiError
 from grove.planner.status.write_failures import WRITE_REASONS
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-LEAVING = "Terminating"
+TERMINATING = "Terminating"
 NO_ANSWER = "none"
 # Always exported, so that an alert sees them return to 0.
 FAILING_REASONS = (*WRITE_REASONS, Reason.CREATE_REJECTED, Reason.NAME_TAKEN)
-_PASS_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_LIFE_BUCKETS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0)
+_RECONCILE_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_AGE_BUCKETS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0)
 
 
 class Metrics:
@@ -54,31 +54,33 @@ class Metrics:
         self._requests = Counter(
             "grove_api_requests", "Requests to the API server.", ["verb", "resource", "code"], registry=self.registry
         )
-        self._passes = Histogram(
+        self._reconciles = Histogram(
             "grove_reconcile_duration_seconds",
-            "Time of one visit of a set.",
-            buckets=_PASS_BUCKETS,
+            "Duration of one reconcile of a set.",
+            buckets=_RECONCILE_BUCKETS,
             registry=self.registry,
         )
-        self._refusals = Counter(
+        self._rejections = Counter(
             "grove_create_rejections",
-            "Objects that the API server refused to create.",
+            "Creates that the API server rejected.",
             ["reason"],
             registry=self.registry,
         )
-        self._bugs = Counter(
-            "grove_reconcile_panics", "Visits that ended with a bug of the operator.", registry=self.registry
+        self._panics = Counter(
+            "grove_reconcile_panics", "Reconciles that ended with an unexpected exception.", registry=self.registry
         )
         self._restores = Counter(
             "grove_restores",
-            "Times that the API server was found to be restored from a backup.",
+            "Times that the API server was restored from a backup.",
             registry=self.registry,
         )
-        self._gates = self._life_time("grove_pod_gate_seconds", "From a pod's creation until its gate went.")
-        self._scheduled = self._life_time(
+        self._gates = self._build_histogram(
+            "grove_pod_gate_seconds", "From a pod's creation until its gate was removed."
+        )
+        self._scheduled = self._build_histogram(
             "grove_gang_scheduled_seconds", "From a gang's creation until its minimum had nodes for the first time."
         )
-        self._ready = self._life_time(
+        self._ready = self._build_histogram(
             "grove_gang_ready_seconds", "From a gang's creation until its minimum was ready for the first time."
         )
         self.breaches = BreachMetrics(self.registry, clock)
@@ -87,7 +89,7 @@ class Metrics:
         self.is_leading = False
         self.controller: Controller | None = None
         # By resource that cannot be listed or watched: the verb and the status code.
-        self.troubles: Callable[[], Mapping[str, tuple[str, int]]] = dict
+        self.failing_resources: Callable[[], Mapping[str, tuple[str, int]]] = dict
         self.lag_seconds: Callable[[], float] = lambda: 0.0
         self.events_lost_before = 0
         self.restarts_before: Tally[str] = Tally()
@@ -121,25 +123,25 @@ class Metrics:
 
     # Instrumentation
 
-    def reconciled(self, seconds: float) -> None:
-        self._passes.observe(seconds)
+    def observe_reconcile(self, seconds: float) -> None:
+        self._reconciles.observe(seconds)
 
-    def refused(self, reason: str) -> None:
-        self._refusals.labels(reason).inc()
+    def count_rejected_create(self, reason: str) -> None:
+        self._rejections.labels(reason).inc()
 
-    def failed(self) -> None:
-        self._bugs.inc()
+    def count_panic(self) -> None:
+        self._panics.inc()
 
-    def restored(self) -> None:
+    def count_restore(self) -> None:
         """Record that the API server was restored from a backup."""
         self._restores.inc()
 
     # Listener
 
-    def answered(self, asked: Asked, code: int) -> None:
-        self._requests.labels(asked.verb, asked.resource, str(code) if code else NO_ANSWER).inc()
+    def on_response(self, attributes: RequestAttributes, code: int) -> None:
+        self._requests.labels(attributes.verb, attributes.resource, str(code) if code else NO_ANSWER).inc()
 
-    def followed(self, asked: Asked, trouble: ApiError | None) -> None:
+    def on_list_watch(self, attributes: RequestAttributes, error: ApiError | None) -> None:
         pass
 
     # Changes of the caches
@@ -170,14 +172,14 @@ class Metrics:
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is None or new is None or not old.spec.scheduling_gates:
             return
-        if old.is_behind_our_gate and not new.is_behind_our_gate:
+        if old.is_gated and not new.is_gated:
             self._gates.observe(self._age(new.metadata.creation_timestamp))
 
     def _age(self, created: datetime | None) -> float:
         return max(0.0, (self._clock.now() - created).total_seconds()) if created is not None else 0.0
 
-    def _life_time(self, name: str, text: str) -> Histogram:
-        return Histogram(name, text, buckets=_LIFE_BUCKETS, registry=self.registry)
+    def _build_histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(name, text, buckets=_AGE_BUCKETS, registry=self.registry)
 
 
 class _Present(Collector):
@@ -196,25 +198,25 @@ class _Present(Collector):
             "grove_sets_held", "Sets whose due teardowns are held.", value=metrics.breaches.held_count
         )
         yield GaugeMetricFamily(
-            "grove_queue_depth", "Sets that wait to be visited.", value=queue.depth if queue is not None else 0
+            "grove_queue_depth", "Sets that wait to be reconciled.", value=queue.depth if queue is not None else 0
         )
         yield GaugeMetricFamily(
             "grove_queue_oldest_seconds",
-            "How long the set that waits longest has waited.",
+            "How long the oldest queued set has waited.",
             value=queue.oldest_seconds if queue is not None else 0.0,
         )
         restarts = Tally(metrics.restarts_before)
         if metrics.controller is not None:
             restarts.update(metrics.controller.watch_restarts())
         family = CounterMetricFamily(
-            "grove_watch_restarts", "Watches that were refused, broke or fell silent.", labels=["resource"]
+            "grove_watch_restarts", "Watches that were rejected, broke or became silent.", labels=["resource"]
         )
         for resource, count in sorted(restarts.items()):
             family.add_metric([resource], count)
         yield family
-        yield from self._troubles()
+        yield from self._collect_failures()
 
-    def _troubles(self) -> Iterator[Metric]:
+    def _collect_failures(self) -> Iterator[Metric]:
         metrics, controller = self._metrics, self._metrics.controller
         failing: Tally[str] = Tally({str(reason): 0 for reason in FAILING_REASONS})
         if controller is not None:
@@ -226,17 +228,17 @@ class _Present(Collector):
         lists = GaugeMetricFamily(
             "grove_watch_failing", "1 for a kind that cannot be listed or watched.", labels=["resource", "verb", "code"]
         )
-        for resource, (verb, code) in sorted(metrics.troubles().items()):
+        for resource, (verb, code) in sorted(metrics.failing_resources().items()):
             lists.add_metric([resource, verb, str(code) if code else NO_ANSWER], 1)
         yield lists
         unreadable = GaugeMetricFamily(
-            "grove_objects_unreadable", "Objects that the operator does not understand.", labels=["resource"]
+            "grove_objects_unreadable", "Objects that the operator cannot decode.", labels=["resource"]
         )
         for resource, found in sorted(controller.unreadable().items() if controller is not None else ()):
             unreadable.add_metric([resource], len(found))
         yield unreadable
         stale = GaugeMetricFamily(
-            "grove_cache_stale_seconds", "For how long a cache may have missed something.", labels=["resource"]
+            "grove_cache_stale_seconds", "For how long a cache may be stale.", labels=["resource"]
         )
         for resource, seconds in sorted(controller.stale_seconds().items() if controller is not None else ()):
             stale.add_metric([resource], seconds)
@@ -268,10 +270,10 @@ def _move(tally: Tally[str], before: str, after: str) -> None:
 def _set_phase(pcs: PodCliqueSet | None) -> str:
     if pcs is None:
         return ""
-    return LEAVING if pcs.metadata.is_terminating else pcs.status.phase or GangPhase.PENDING.value
+    return TERMINATING if pcs.metadata.is_terminating else pcs.status.phase or GangPhase.PENDING.value
 
 
 def _gang_phase(gang: PodGang | None) -> str:
     if gang is None:
         return ""
-    return LEAVING if gang.metadata.is_terminating else gang.status.phase or GangPhase.PENDING.value
+    return TERMINATING if gang.metadata.is_terminating else gang.status.phase or GangPhase.PENDING.value

@@ -3,13 +3,29 @@
 The pods alone are the input. `why.py` explains whole gangs and sets.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
 
 from grove.api.labels import GATE
 from grove.api.reasons import ConditionType, FindingReason, Reason
 from grove.api.types.meta import find_condition
-from grove.api.types.pod import ContainerStatus, Pod
-from grove.planner.explain.text import LISTED_NAMES, Explanation, cause, listed, next_step, note, subject, verb
+from grove.api.types.pod import Pod
+from grove.planner.explain.cluster_facts import NO_FACTS, ClusterFacts, Misfit, NodeTrouble
+from grove.planner.explain.containers import ContainerTrouble, find_recent_crash, find_trouble
+from grove.planner.explain.finalizers import explain_held_objects
+from grove.planner.explain.text import (
+    LISTED_NAMES,
+    Explanation,
+    cause,
+    count_noun,
+    join_words,
+    names_in_parentheses,
+    next_step,
+    note,
+    subject,
+    verb,
+)
 from grove.planner.views import CliqueView
 
 Wait = Callable[[Pod], bool]
@@ -22,21 +38,22 @@ def has_foreign_gate(pod: Pod) -> bool:
 
 
 def is_gated_by_us(pod: Pod) -> bool:
-    return pod.is_behind_our_gate and not has_foreign_gate(pod)
+    return pod.is_gated and not has_foreign_gate(pod)
 
 
 def is_unplaced(pod: Pod) -> bool:
     return not pod.is_scheduled and not pod.spec.scheduling_gates
 
 
-def is_told_full(pod: Pod) -> bool:
+def is_unschedulable(pod: Pod) -> bool:
     """Return whether the scheduler reported that no node has enough free capacity for the pod."""
-    told = None if pod.is_scheduled else find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
-    return told is not None and told.reason == Reason.UNSCHEDULABLE
+    reported = None if pod.is_scheduled else find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
+    return reported is not None and reported.reason == Reason.UNSCHEDULABLE
 
 
-def is_unready(pod: Pod) -> bool:
-    return pod.is_scheduled and not pod.is_ready
+def is_down(pod: Pod, facts: ClusterFacts) -> bool:
+    """Return whether the pod has a node and is not ready. Pods on a lost node may still report that they are."""
+    return pod.is_scheduled and (not pod.is_ready or pod.spec.node_name in facts.lost_nodes)
 
 
 def blocks_minimum(clique: CliqueView, waits: Wait) -> bool:
@@ -44,7 +61,7 @@ def blocks_minimum(clique: CliqueView, waits: Wait) -> bool:
     return sum(not waits(pod) for pod in clique.active) + clique.done_count < clique.min_available
 
 
-def foreign_gate_sentences(about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
+def explain_foreign_gates(about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
     by_gate: dict[str, list[Pod]] = {}
     for pod in pods:
         for gate in pod.spec.scheduling_gates:
@@ -53,108 +70,205 @@ def foreign_gate_sentences(about: str, pods: list[Pod]) -> tuple[Explanation, ..
     if not by_gate:
         return ()
     return (
-        *(_behind(about, gate, found) for gate, found in by_gate.items()),
-        next_step(about, "whoever set that gate removes it; Grove only removes its own."),
+        *(_explain_foreign_gate(about, gate, found) for gate, found in by_gate.items()),
+        next_step(about, "the controller that set this gate must remove it; Grove removes only its own gate."),
     )
 
 
-def _behind(about: str, gate: str, pods: list[Pod]) -> Explanation:
+def _explain_foreign_gate(about: str, gate: str, pods: list[Pod]) -> Explanation:
     waits = verb(len(pods), "waits", "wait")
-    text = f"{subject(about, pods)} {waits} behind scheduling gate {gate}{listed(about, pods)}."
+    text = f"{subject(about, pods)} {waits} behind scheduling gate {gate}{names_in_parentheses(about, pods)}."
     return cause(about, Reason.SCHEDULING_GATED, text)
 
 
-def own_gate_sentences(about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
+def explain_own_gate(about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
     waits = verb(len(pods), "waits", "wait")
     return (
         cause(about, FindingReason.GANG_COMPLETE, f"{subject(about, pods)} {waits} behind Grove's gate."),
-        next_step(about, "the gang is complete, so the operator opens it now; if this stays, it is not running."),
+        next_step(about, "the gang is complete: the operator removes the gate now. If this stays, it is not running."),
     )
 
 
-def unplaced_sentences(about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
-    """Explain pods without a node, with the messages of their scheduler."""
-    by_message: dict[str, list[Pod]] = {}
+def explain_unplaced(about: str, pods: list[Pod], facts: ClusterFacts = NO_FACTS) -> tuple[Explanation, ...]:
+    """Explain pods without a node: the cause if it is known, and the messages of their scheduler."""
+    by_answer: dict[tuple[Misfit | None, str], list[Pod]] = {}
     fitting: list[Pod] = []
     for pod in pods:
-        told = find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
-        if told is not None and told.status == "False" and told.reason == SCHEDULABLE:
+        reported = find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
+        if reported is not None and reported.status == "False" and reported.reason == SCHEDULABLE:
             fitting.append(pod)
         else:
-            by_message.setdefault(told.message if told and told.status == "False" else "", []).append(pod)
-    silent = by_message.pop("", [])
-    sentences = [_unplaced(about, found, message) for message, found in by_message.items()]
+            message = reported.message if reported and reported.status == "False" else ""
+            by_answer.setdefault((facts.misfits.get(pod.metadata.uid), message), []).append(pod)
+    silent = by_answer.pop((None, ""), [])
+    # Pods that only wait for others of their gang come after those.
+    answers = sorted(by_answer.items(), key=lambda answer: bool(answer[0][0] and answer[0][0].clique))
+    explanations = [
+        one for (misfit, message), found in answers
+        for one in (_explain_misfit(about, found, misfit, message) if misfit else _quote(about, found, message))
+    ]  # fmt: skip
     if fitting:
-        waits = verb(len(fitting), "would fit, and waits", "would fit, and wait")
+        waits = verb(len(fitting), "fits, but waits", "fit, but wait")
         text = f"{subject(about, fitting)} {waits} for the rest of the gang."
-        sentences.append(cause(about, Reason.UNSCHEDULABLE, text))
-    if by_message or fitting:
-        text = "placed once the gang is complete and there is room: its minimum all at once, the rest one by one."
-        sentences.append(next_step(about, text))
+        explanations.append(cause(about, Reason.UNSCHEDULABLE, text))
+    if fitting or any(misfit is None or not misfit.is_final for misfit, _ in by_answer):
+        text = "the scheduler places the gang when it fits: its minimum all at once, the other pods one by one."
+        explanations.append(next_step(about, text))
     if silent:
         text = f"{subject(about, silent)} {verb(len(silent), 'waits', 'wait')} for the scheduler to answer."
-        sentences.append(cause(about, Reason.UNSCHEDULABLE, text))
-    return tuple(sentences)
+        explanations.append(cause(about, Reason.UNSCHEDULABLE, text))
+    return tuple(explanations)
 
 
-def _unplaced(about: str, pods: list[Pod], message: str) -> Explanation:
+def _explain_misfit(about: str, pods: list[Pod], misfit: Misfit, message: str) -> Iterator[Explanation]:
+    who, count = subject(about, pods), len(pods)
+    if misfit.clique:
+        what = "never fits" if misfit.is_final else "has no node"
+        text = f"{who} {verb(count, 'waits', 'wait')} for the rest of the gang: podclique/{misfit.clique} {what}: "
+        yield cause(about, Reason.UNSCHEDULABLE, f"{text}{misfit.cause}.")
+    elif misfit.is_final:
+        text = f"{who} never {verb(count, 'fits', 'fit')}: {misfit.cause}."
+        yield cause(about, FindingReason.NEVER_FITS, text)
+    else:
+        text = f"{who} {verb(count, 'waits for a node', 'wait for nodes')}: {misfit.cause}."
+        yield cause(about, Reason.UNSCHEDULABLE, text)
+    yield next_step(about, f"{misfit.advice}.")
+    if message and not misfit.is_final:
+        yield note(about, f"The scheduler: {message}.")
+
+
+def _quote(about: str, pods: list[Pod], message: str) -> Iterator[Explanation]:
     waits = verb(len(pods), "waits for a node", "wait for nodes")
-    return cause(about, Reason.UNSCHEDULABLE, f"{subject(about, pods)} {waits}. The scheduler: {message}.")
+    yield cause(about, Reason.UNSCHEDULABLE, f"{subject(about, pods)} {waits}. The scheduler: {message}.")
 
 
-def unready_sentences(about: str, pods: list[Pod], lost_nodes: frozenset[str]) -> tuple[Explanation, ...]:
-    by_reason: dict[str, list[Pod]] = {}
+def explain_unready(about: str, pods: list[Pod], facts: ClusterFacts = NO_FACTS) -> tuple[Explanation, ...]:
+    """Explain pods that have a node and are not ready: lost nodes first, then failing containers, then slow ones."""
+    lost = [pod for pod in pods if pod.spec.node_name in facts.lost_nodes]
+    failing: dict[ContainerTrouble, list[Pod]] = {}
+    slow: dict[str, list[Pod]] = {}
     for pod in pods:
-        by_reason.setdefault(_why_not_ready(pod, lost_nodes), []).append(pod)
-    return tuple(
-        cause(
-            about,
-            Reason.MINIMUM_NOT_READY,
-            f"{subject(about, found)} {verb(len(found), 'is', 'are')} not ready{listed(about, found)}: {why}.",
-        )
-        for why, found in by_reason.items()
+        if pod.spec.node_name in facts.lost_nodes:
+            continue
+        if trouble := find_trouble(pod):
+            # Pods of one clique fail alike; how often each was restarted does not tell them apart.
+            failing.setdefault(msgspec.structs.replace(trouble, restarts=0), []).append(pod)
+        else:
+            slow.setdefault(_describe_slow(pod), []).append(pod)
+    return (
+        *_explain_lost_nodes(about, lost, facts),
+        *(one for trouble, found in failing.items() for one in _explain_failing(about, found, trouble, facts)),
+        *(cause(about, Reason.MINIMUM_NOT_READY, _join_slow(about, found, why)) for why, found in slow.items()),
     )
 
 
-def _why_not_ready(pod: Pod, lost_nodes: frozenset[str]) -> str:
-    if pod.spec.node_name in lost_nodes:
-        return f"node {pod.spec.node_name} does not answer"
-    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        if trouble := container_trouble(status):
-            return trouble
+def _explain_lost_nodes(about: str, pods: list[Pod], facts: ClusterFacts) -> Iterator[Explanation]:
+    by_trouble: dict[NodeTrouble, list[Pod]] = {}
+    for pod in pods:
+        by_trouble.setdefault(facts.lost_nodes[pod.spec.node_name], []).append(pod)
+    for trouble, found in by_trouble.items():
+        nodes = list(dict.fromkeys(pod.spec.node_name for pod in found))
+        noun = f"node {nodes[0]} {trouble}" if len(nodes) == 1 else f"{len(nodes)} nodes {_PLURAL[trouble]}"
+        listed = f" ({join_words(nodes)})" if len(nodes) > 1 else ""
+        were = verb(len(found), "was", "were")
+        text = f"{noun}{listed}: {subject(about, found)} {were} there{names_in_parentheses(about, found)}."
+        yield cause(about, FindingReason.NODE_LOST, text)
+        yield next_step(about, f"{_AFTER_LOSS[trouble]}, then the operator replaces them.")
+
+
+_PLURAL = {NodeTrouble.GONE: "no longer exist", NodeTrouble.NOT_READY: "do not answer"}
+_AFTER_LOSS = {
+    NodeTrouble.GONE: "Kubernetes deletes the pods of a deleted node after about 40 s",
+    NodeTrouble.NOT_READY: "Kubernetes evicts the pods after 5 minutes, unless they tolerate a longer or shorter time",
+}
+
+
+def _explain_failing(
+    about: str, pods: list[Pod], trouble: ContainerTrouble, facts: ClusterFacts
+) -> Iterator[Explanation]:
+    where = f"container {trouble.container} of {subject(about, pods)}{names_in_parentheses(about, pods)}"
+    if trouble.is_crash:
+        yield cause(about, FindingReason.CONTAINER_CRASHES, f"{where} {_describe_crash(pods, trouble, facts)}.")
+        yield next_step(about, f"the log shows why: grove logs {_log_arguments(pods[0], trouble.container)}.")
+    else:
+        words = f": {trouble.message}" if trouble.message else ""
+        yield cause(about, FindingReason.CONTAINER_CANNOT_START, f"{where} cannot start: {trouble.reason}{words}.")
+        yield next_step(about, f"{trouble.advice}.")
+
+
+def _describe_crash(pods: list[Pod], trouble: ContainerTrouble, facts: ClusterFacts) -> str:
+    """Return `crashes with exit code 3 (3 restarts); its last log line: out of memory`."""
+    restarts = max(found.restarts for pod in pods if (found := find_trouble(pod)))
+    verb_ = "crashes" if restarts else "ended"
+    times = f", {count_noun(restarts, 'restart')}" if restarts else ""
+    lines = [facts.log_lines.get((pod.metadata.uid, trouble.container), "") for pod in pods]
+    last = next((line for line in lines if line), "")
+    text = f"{verb_} with exit code {trouble.exit_code}{trouble.why_ended}{times}"
+    return f"{text}; last log line: {last}" if last else text
+
+
+def _log_arguments(pod: Pod, container: str) -> str:
+    """Return the arguments of `grove logs` for this container, so that the hint can be pasted."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    namespace = f" -n {pod.metadata.namespace}" if pod.metadata.namespace not in ("", "default") else ""
+    return f"{pod.metadata.name}{f' -c {container}' if len(statuses) > 1 else ''}{namespace}"
+
+
+def _join_slow(about: str, pods: list[Pod], why: str) -> str:
+    is_not = verb(len(pods), "is not", "are not")
+    return f"{subject(about, pods)} {is_not} ready{names_in_parentheses(about, pods)}: {why}."
+
+
+def _describe_slow(pod: Pod) -> str:
     unready = [status.name for status in pod.status.container_statuses if not status.ready]
     if unready:
         return f"container {unready[0]} runs, but is not ready yet (its readiness probe decides)"
     return f"the kubelet of {pod.spec.node_name} has not started it yet"
 
 
-def container_trouble(status: ContainerStatus) -> str:
-    """Return the failure that a container's status reports, or ""."""
-    waiting, ended = status.state.waiting, status.state.terminated
-    if waiting is not None and waiting.reason not in ("", "ContainerCreating", "PodInitializing"):
-        before = status.last_state.terminated
-        code = f", exit code {before.exit_code}" if before is not None else ""
-        words = f": {waiting.message}" if waiting.message else ""
-        return f"container {status.name}: {waiting.reason}{code}{words}"
-    if ended is not None and ended.exit_code:
-        return f"container {status.name} ended with exit code {ended.exit_code}"
-    return ""
+def explain_recent_crashes(about: str, pods: Iterable[Pod], facts: ClusterFacts) -> tuple[Explanation, ...]:
+    """Report containers that run again after a crash, so that a short-lived readiness does not hide a crash loop."""
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.is_ready and (crash := find_recent_crash(pod)):
+            found.setdefault(crash.container, []).append(pod)
+    return tuple(
+        note(
+            about,
+            f"container {name} of {subject(about, some)}{names_in_parentheses(about, some)} runs again after a crash: "
+            f"{_describe_past_crash(some, name, facts)}.",
+        )
+        for name, some in found.items()
+    )
 
 
-def exit_of(pod: Pod) -> str:
+def _describe_past_crash(pods: list[Pod], container: str, facts: ClusterFacts) -> str:
+    crashes = [crash for pod in pods if (crash := find_recent_crash(pod))]
+    worst = max(crashes, key=lambda crash: crash.restarts)
+    lines = [facts.log_lines.get((pod.metadata.uid, container), "") for pod in pods]
+    last = next((f"; last log line: {line}" for line in lines if line), "")
+    return f"exit code {worst.exit_code}{worst.why_ended}, {count_noun(worst.restarts, 'restart')}{last}"
+
+
+def describe_exit(pod: Pod) -> str:
     """Return `, exit code 1`, or "" if the exit code is not known."""
     ended = [status.state.terminated for status in pod.status.container_statuses if status.state.terminated]
     return f", exit code {ended[-1].exit_code}" if ended else ""
 
 
-def stuck_sentences(pods: Iterable[Pod], lost_nodes: frozenset[str]) -> tuple[Explanation, ...]:
-    """Explain terminating pods whose node does not answer. The operator does not wait for them."""
-    stuck = [pod for pod in pods if pod.metadata.is_terminating and pod.spec.node_name in lost_nodes]
-    return tuple(
-        note(
-            f"pod/{pod.metadata.name}",
-            f"pod/{pod.metadata.name} is being deleted, but its node {pod.spec.node_name} does not answer; "
-            "it goes when the node returns or is removed, and its replacement does not wait for that.",
-        )
-        for pod in stuck[:LISTED_NAMES]
+def explain_stuck_pods(pods: Iterable[Pod], facts: ClusterFacts) -> tuple[Explanation, ...]:
+    """Explain terminating pods that finalizers or lost nodes hold. The operator does not wait for them."""
+    terminating = [pod for pod in pods if pod.metadata.is_terminating]
+    stuck = [pod for pod in terminating if pod.spec.node_name in facts.lost_nodes]
+    return (
+        *explain_held_objects((f"pod/{pod.metadata.name}", pod.metadata) for pod in terminating),
+        *(
+            note(
+                f"pod/{pod.metadata.name}",
+                f"pod/{pod.metadata.name} is being deleted, but its node {pod.spec.node_name} "
+                f"{facts.lost_nodes[pod.spec.node_name]}; the pod is removed when the node returns or is deleted. "
+                "Its replacement does not wait for that.",
+            )
+            for pod in stuck[:LISTED_NAMES]
+        ),
     )

@@ -1,10 +1,13 @@
 """Build and format the explanations that `grove why` prints. `why.py` decides what they report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 
+import msgspec
+
 from grove.api.types.pod import Pod
+from grove.api.values.message_text import to_line
 from grove.planner.actions import PlanStruct
 
 LISTED_NAMES = 3
@@ -14,6 +17,8 @@ LONG_SECONDS = 600
 
 class ExplanationKind(StrEnum):
     CAUSE = "cause"
+    # What follows from the cause.
+    EFFECT = "effect"
     NEXT = "next"
     NOTE = "note"
 
@@ -29,23 +34,40 @@ class Explanation(PlanStruct):
 
 
 def cause(about: str, reason: str, text: str) -> Explanation:
-    return Explanation(about=about, kind=ExplanationKind.CAUSE, reason=reason, text=_ended(text))
+    return Explanation(about=about, kind=ExplanationKind.CAUSE, reason=reason, text=_clean(text))
+
+
+def effect(about: str, reason: str, text: str) -> Explanation:
+    return Explanation(about=about, kind=ExplanationKind.EFFECT, reason=reason, text=_clean(text))
+
+
+def as_effect(explanation: Explanation) -> Explanation:
+    """Return a cause as what follows from another cause; other kinds as they are."""
+    is_cause = explanation.kind is ExplanationKind.CAUSE
+    return msgspec.structs.replace(explanation, kind=ExplanationKind.EFFECT) if is_cause else explanation
 
 
 def next_step(about: str, text: str, *, reason: str = "", until: datetime | None = None) -> Explanation:
-    return Explanation(about=about, kind=ExplanationKind.NEXT, reason=reason, text=_ended(text), until=until)
+    return Explanation(about=about, kind=ExplanationKind.NEXT, reason=reason, text=_clean(text), until=until)
 
 
-def note(about: str, text: str) -> Explanation:
-    return Explanation(about=about, kind=ExplanationKind.NOTE, reason="", text=_ended(text))
+def note(about: str, text: str, *, until: datetime | None = None) -> Explanation:
+    return Explanation(about=about, kind=ExplanationKind.NOTE, reason="", text=_clean(text), until=until)
 
 
-def _ended(text: str) -> str:
-    """Drop a doubled period: a message of another component may end with one already."""
+def _clean(text: str) -> str:
+    """Return one line, without a doubled period: messages of other components may contain anything."""
+    text = to_line(text)
     return text[:-1] if text.endswith("..") else text
 
 
-def counted(number: int, noun: str) -> str:
+def order_by_kind(explanations: Iterable[Explanation]) -> tuple[Explanation, ...]:
+    """Return causes first, then what follows from them, then what happens next, then notes; each text once."""
+    order = tuple(ExplanationKind)
+    return tuple(sorted(dict.fromkeys(explanations), key=lambda one: order.index(one.kind)))
+
+
+def count_noun(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -55,23 +77,28 @@ def verb(number: int, one: str, many: str) -> str:
 
 def subject(about: str, pods: Sequence[Pod]) -> str:
     """Return `2 pods of podgang/p-0`, or `pod/NAME` if `about` is a pod."""
-    return about if _is_about_pod(about) else f"{counted(len(pods), 'pod')} of {about}"
+    return about if _is_about_pod(about) else f"{count_noun(len(pods), 'pod')} of {about}"
 
 
-def listed(about: str, pods: Sequence[Pod]) -> str:
-    return "" if _is_about_pod(about) else f" ({named(pods)})"
+def names_in_parentheses(about: str, pods: Sequence[Pod]) -> str:
+    return "" if _is_about_pod(about) else f" ({join_names(pods)})"
 
 
-def named(pods: Sequence[Pod]) -> str:
-    names = ", ".join(pod.metadata.name for pod in pods[:LISTED_NAMES])
-    return names if len(pods) <= LISTED_NAMES else f"{names} and {len(pods) - LISTED_NAMES} more"
+def join_names(pods: Sequence[Pod]) -> str:
+    return join_words([pod.metadata.name for pod in pods])
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Return the first words, and how many more there are."""
+    shown = ", ".join(words[:LISTED_NAMES])
+    return shown if len(words) <= LISTED_NAMES else f"{shown} and {len(words) - LISTED_NAMES} more"
 
 
 def _is_about_pod(about: str) -> bool:
     return about.startswith("pod/")
 
 
-def when(instant: datetime | None, now: datetime) -> str:
+def format_when(instant: datetime | None, now: datetime) -> str:
     if instant is None or instant <= now:
         return "now"
     seconds = int((instant - now).total_seconds()) + 1

@@ -8,18 +8,18 @@ import msgspec
 from grove.api.reasons import FindingReason
 from grove.api.types.meta import Uid
 from grove.api.types.podgang import PodGang
-from grove.backends.base import NO_MIRROR, MirrorPlan
+from grove.backends.base import NO_SCHEDULER_OBJECTS, SchedulerObjectPlan
 from grove.planner.actions import (
     CreateRejection,
     Finding,
     LiveRead,
     earliest,
 )
-from grove.planner.desired_state import GangBlueprint, ReplicaBlueprint
+from grove.planner.desired_state import DesiredGang, DesiredReplica
 from grove.planner.gangs.podgang import read_last_names, referenced_names
-from grove.planner.gangs.scheduler_objects import mirror_failure_key, plan_mirror, pod_ask
+from grove.planner.gangs.rejected_gangs import CreateBackoff, find_gang_backoff, pods_failure_key
+from grove.planner.gangs.scheduler_objects import build_pod_input, plan_scheduler_objects, scheduler_object_failure_key
 from grove.planner.live_reads import read_live
-from grove.planner.pods.create_backoff import CreateBackoff, gang_refusal, pods_failure_key
 from grove.planner.pods.pod_sync import CliquePods, plan_pods
 from grove.planner.replica_facts import ReplicaFacts
 from grove.planner.snapshot import SetContext
@@ -28,15 +28,15 @@ from grove.planner.views import CliqueView, ReplicaView, pod_index
 
 
 class GangState(msgspec.Struct, frozen=True, kw_only=True):
-    """One gang that should exist, and all that was decided about it."""
+    """One desired gang, with the decisions about its pods, creates and scheduler objects."""
 
-    blueprint: GangBlueprint
+    desired: DesiredGang
     gang: PodGang | None
     cliques: dict[str, CliqueView]
     pods: dict[str, CliquePods]
-    refusal: CreateBackoff | None
-    # What its scheduler has of it, and says.
-    mirror: MirrorPlan = NO_MIRROR
+    backoff: CreateBackoff | None
+    # The plan for its scheduler objects, and the messages of its scheduler.
+    scheduler_plan: SchedulerObjectPlan = NO_SCHEDULER_OBJECTS
 
     @property
     def views(self) -> tuple[CliqueView, ...]:
@@ -44,11 +44,11 @@ class GangState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clique_count(self) -> int:
-        return len(self.blueprint.cliques)
+        return len(self.desired.cliques)
 
     @property
     def is_whole(self) -> bool:
-        """Every clique exists: only then can the gang name its pods."""
+        """Return whether every clique exists: only then can the gang reference its pods."""
         return len(self.cliques) == self.clique_count
 
 
@@ -68,47 +68,51 @@ def gang_states(facts: ReplicaFacts, busy_gangs: frozenset[str], pins: DomainPin
                 view,
                 referenced_names(current, name),
                 facts.now,
-                _stranded(context, current, view, pins),
+                _find_unplaceable_pods(context, current, view, pins),
                 last_names.get(name, ()),
             )
             for name, view in cliques.items()
         }
-        refusal = gang_refusal(tuple(cliques.values()), _still_refused(replica, pods), gangs_ahead_count=ahead)
-        ahead += refusal is not None
+        backoff = find_gang_backoff(
+            tuple(cliques.values()), _find_missing_pod_rejections(replica, pods), gangs_ahead_count=ahead
+        )
+        ahead += backoff is not None
         states.append(
             GangState(
-                blueprint=gang,
+                desired=gang,
                 gang=current,
                 cliques=cliques,
                 pods=pods,
-                refusal=refusal,
-                mirror=plan_mirror(context, replica, gang, current, cliques),
+                backoff=backoff,
+                scheduler_plan=plan_scheduler_objects(context, replica, gang, current, cliques),
             )
         )
     return tuple(states)
 
 
-def _stranded(context: SetContext, gang: PodGang | None, clique: CliqueView, pins: DomainPins) -> dict[Uid, str]:
-    """Pods that wait in a group of their scheduler, or for a domain, which is not theirs any more.
+def _find_unplaceable_pods(
+    context: SetContext, gang: PodGang | None, clique: CliqueView, pins: DomainPins
+) -> dict[Uid, str]:
+    """Return pods that wait in a wrong group of their scheduler, or for a wrong domain, and why.
 
-    A pod names both for good.
+    Both are immutable in a pod, so the pod is recreated.
     """
     if gang is None or gang.metadata.is_terminating:
         return {}
     group_of = context.backend.group_of
     return {
-        **{pod.metadata.uid: "waits for a domain that its scope has left" for pod in pins.strayed(clique)},
+        **{pod.metadata.uid: "waits for a domain that its scope has left" for pod in pins.find_wrongly_pinned(clique)},
         **{
-            pod.metadata.uid: "names a scheduling group that is not kept any more"
+            pod.metadata.uid: "names a scheduling group that no longer exists"
             for pod in clique.active
-            if not pod.is_scheduled and group_of(pod_ask(gang, clique, pod_index(pod))) != pod.group_name
+            if not pod.is_scheduled and group_of(build_pod_input(gang, clique, pod_index(pod))) != pod.group_name
         },
-        **(_out_of_place(clique) if context.backend.can.mixes_extras else {}),
+        **(_find_misindexed_pods(clique) if context.backend.capabilities.mixes_surplus else {}),
     }
 
 
-def _out_of_place(clique: CliqueView) -> dict[Uid, str]:
-    """Pods above the minimum that wait while a place below it stays empty: only the places below make a gang."""
+def _find_misindexed_pods(clique: CliqueView) -> dict[Uid, str]:
+    """Return waiting pods above the minimum while an index below it is free: only those form the gang."""
     minimum = clique.min_available
     taken = clique.done_indices.union(map(pod_index, clique.active))
     empty_count = sum(index not in taken for index in range(minimum))
@@ -118,61 +122,65 @@ def _out_of_place(clique: CliqueView) -> dict[Uid, str]:
     return {pod.metadata.uid: "is above the minimum, which is not whole" for pod in above[::-1][:count]}
 
 
-def _still_refused(replica: ReplicaView, pods: dict[str, CliquePods]) -> tuple[CreateRejection, ...]:
-    """Refusals of pods that are still missing; one that nobody wants any more refuses nothing."""
+def _find_missing_pod_rejections(replica: ReplicaView, pods: dict[str, CliquePods]) -> tuple[CreateRejection, ...]:
+    """Return the rejections of pods that are still needed."""
     wanted = {pods_failure_key(name) for name, clique in pods.items() if clique.create}
     return tuple(failure for failure in replica.failures if failure.key in wanted)
 
 
-def open_failures(
-    replica: ReplicaView, blueprint: ReplicaBlueprint, states: tuple[GangState, ...]
+def find_open_rejections(
+    replica: ReplicaView, desired: DesiredReplica, states: tuple[GangState, ...]
 ) -> tuple[CreateRejection, ...]:
-    """The refusals of everything that is still missing."""
+    """Return the rejections of all objects that are still missing."""
     if not replica.failures:
         return ()
     wanted = {
-        *(f"services/{name}" for name in (blueprint.name,) if name not in replica.services),
-        *(f"podcliquescalinggroups/{g.name}" for g in blueprint.groups if g.name not in replica.groups),
-        *(f"podcliques/{c.name}" for c in blueprint.cliques if c.name not in replica.cliques),
-        *(f"podgangs/{g.name}" for g in blueprint.gangs if g.name not in replica.gangs),
+        *(f"services/{name}" for name in (desired.name,) if name not in replica.services),
+        *(f"podcliquescalinggroups/{g.name}" for g in desired.groups if g.name not in replica.groups),
+        *(f"podcliques/{c.name}" for c in desired.cliques if c.name not in replica.cliques),
+        *(f"podgangs/{g.name}" for g in desired.gangs if g.name not in replica.gangs),
         *(pods_failure_key(name) for state in states for name, pods in state.pods.items() if pods.create),
-        *(mirror_failure_key(one.resource.full_name, one.name) for state in states for one in state.mirror.create),
+        *(
+            scheduler_object_failure_key(one.resource.full_name, one.name)
+            for state in states
+            for one in state.scheduler_plan.create
+        ),
     }
     return tuple(failure for failure in replica.failures if failure.key in wanted)
 
 
-def fresh_looks(state: GangState) -> Iterable[LiveRead]:
-    return (read_live(state.cliques[name]) for name, pods in state.pods.items() if pods.needs_look)
+def plan_live_reads(state: GangState) -> Iterable[LiveRead]:
+    return (read_live(state.cliques[name]) for name, pods in state.pods.items() if pods.needs_live_read)
 
 
-def wake_of(state: GangState, now: datetime) -> datetime | None:
+def requeue_time(state: GangState, now: datetime) -> datetime | None:
     waits = [pods.requeue_at for pods in state.pods.values()]
-    if state.refusal:
-        waits += [at for at in (state.refusal.retry_at, state.refusal.give_back_at) if at and at > now]
+    if state.backoff:
+        waits += [at for at in (state.backoff.retry_at, state.backoff.release_at) if at and at > now]
     return earliest(*waits)
 
 
-def mirror_findings(context: SetContext, state: GangState) -> Iterable[Finding]:
-    """What the scheduler says of a gang that it did not place, and what it does not carry out."""
-    about = f"podgang/{state.blueprint.name}"
-    if state.mirror.said and any(clique.placed_count < clique.min_available for clique in state.views):
-        first = state.mirror.said[0]
+def scheduler_findings(context: SetContext, state: GangState) -> Iterable[Finding]:
+    """Yield the messages of the scheduler about a gang that it did not place, and what it does not support."""
+    about = f"podgang/{state.desired.name}"
+    if state.scheduler_plan.messages and any(clique.placed_count < clique.min_available for clique in state.views):
+        first = state.scheduler_plan.messages[0]
         whose = f" about {first.clique}" if first.clique else ""
         message = f"{context.backend.name}{whose}: {first.message}"
         reason = FindingReason.WAITS_FOR_QUEUE if first.is_queued else FindingReason.DOES_NOT_FIT
         yield Finding(about=about, reason=reason, message=message)
     about = f"podcliqueset/{context.name}"
-    for words in state.mirror.gangless:
+    for words in state.scheduler_plan.gangless:
         yield Finding(about=about, reason=FindingReason.NOT_AS_A_GANG, message=words)
-    for words in state.mirror.unmet:
+    for words in state.scheduler_plan.unmet:
         yield Finding(about=about, reason=FindingReason.PARTIALLY_SUPPORTED, message=words)
 
 
-def refusal_findings(state: GangState) -> Iterable[Finding]:
-    if state.refusal:
+def rejection_findings(state: GangState) -> Iterable[Finding]:
+    if state.backoff:
         yield Finding(
-            about=f"podgang/{state.blueprint.name}",
+            about=f"podgang/{state.desired.name}",
             reason=FindingReason.PODS_REJECTED,
-            message=state.refusal.message,
-            until=state.refusal.retry_at,
+            message=state.backoff.message,
+            until=state.backoff.retry_at,
         )

@@ -1,4 +1,4 @@
-"""PodGangs as their schedulers should see them: podgroups, minima, the names of their pods, and their topology."""
+"""Build PodGangs: podgroups, minima, pod references and topology."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,8 +10,8 @@ from grove.api.resources import PODGANGS
 from grove.api.types.meta import JsonObject, NamespacedName, to_wire
 from grove.api.types.podgang import PodGang, PodGangSpec, PodGroup
 from grove.planner.actions import Create, EventRecord, Patch
-from grove.planner.child_manifests import build_gang, shown_annotations, shown_labels
-from grove.planner.desired_state import GangBlueprint
+from grove.planner.child_manifests import build_gang, gang_annotations_of_set, gang_labels_of_set
+from grove.planner.desired_state import DesiredGang
 from grove.planner.pods.pod_sync import CliquePods
 from grove.planner.snapshot import SetContext
 from grove.planner.topology.topology_scopes import TopologyParts, stored_parts, topology_parts
@@ -19,7 +19,7 @@ from grove.planner.views import CliqueView
 
 
 def referenced_names(gang: PodGang | None, clique_name: str) -> tuple[str, ...]:
-    """The pods of a clique that its gang names today."""
+    """Return the names of the pods of a clique that its gang references."""
     for group in gang.spec.podgroups if gang else ():
         if group.name == clique_name:
             return tuple(reference.name for reference in group.pod_references)
@@ -31,7 +31,7 @@ def incarnation_of(gang: PodGang) -> str:
 
 
 def was_placed(gang: PodGang | None, cliques: Iterable[CliqueView]) -> bool:
-    """Was the gang scheduled in the incarnation that these cliques are of? Its status remembers it."""
+    """Return whether the gang was scheduled in the incarnation of these cliques, by its status."""
     if gang is None or gang.status.placed_incarnation != incarnation_of(gang):
         return False
     return all(clique.incarnation == incarnation_of(gang) for clique in cliques)
@@ -43,13 +43,13 @@ def read_last_names(gang: PodGang | None) -> dict[str, tuple[str, ...]]:
     try:
         found = msgspec.json.decode(text, type=dict[str, tuple[str, ...]]) if text else {}
     except msgspec.DecodeError:
-        # Somebody edited it: what it said is lost.
+        # A user edited the annotation: its content is lost.
         return {}
     return {clique: tuple(f"{clique}-{ending}" for ending in endings) for clique, endings in found.items()}
 
 
 def write_last_names(pods: Mapping[str, CliquePods]) -> str | None:
-    """Return the annotation that remembers these names; None: there are none. Each without the name of its clique."""
+    """Return the annotation that records the last pod names, without the prefix of their clique; None without names."""
     found = {
         clique: [name.removeprefix(f"{clique}-") for name in one.last_names]
         for clique, one in pods.items()
@@ -59,7 +59,7 @@ def write_last_names(pods: Mapping[str, CliquePods]) -> str | None:
 
 
 def read_zero_count(gang: PodGang, clique_name: str) -> int:
-    """Return how often the clique was scaled to zero in the life of its gang, after some pod of it had a node."""
+    """Return how often the clique was scaled to zero since its gang exists, after a pod of it had a node."""
     return _read_zero_counts(gang).get(clique_name, 0)
 
 
@@ -68,28 +68,28 @@ def _read_zero_counts(gang: PodGang | None) -> dict[str, int]:
     try:
         return msgspec.json.decode(text, type=dict[str, int]) if text else {}
     except msgspec.DecodeError:
-        # Somebody edited it: what it said is lost.
+        # A user edited the annotation: its content is lost.
         return {}
 
 
 def write_zero_counts(gang: PodGang | None, cliques: Iterable[CliqueView]) -> str | None:
     """Return the annotation that counts scales to zero; it grows in the write that drops the podgroup of a clique.
 
-    Where pods name a group of their scheduler, each start needs another one: pods that leave still count as placed.
+    Where pods name a group of their scheduler, each start needs a new group: terminating pods still count as placed.
     """
     counts = _read_zero_counts(gang)
     known = {group.name for group in gang.spec.podgroups} if gang else set()
     for clique in cliques:
-        had_node = clique.placed_count > 0 or any(pod.is_scheduled for pod in (*clique.leaving, *clique.failed))
+        had_node = clique.placed_count > 0 or any(pod.is_scheduled for pod in (*clique.terminating, *clique.failed))
         if clique.is_at_zero and clique.name in known and had_node:
             counts[clique.name] = counts.get(clique.name, 0) + 1
     return msgspec.json.encode(counts).decode() if counts else None
 
 
-def draw_gang_spec(
-    context: SetContext, gang: GangBlueprint, cliques: dict[str, CliqueView], pods: dict[str, CliquePods]
+def build_gang_spec(
+    context: SetContext, gang: DesiredGang, cliques: dict[str, CliqueView], pods: dict[str, CliquePods]
 ) -> PodGangSpec:
-    """Draw one podgroup per clique that asks for pods."""
+    """Build the spec of a gang: one podgroup per clique that is not at zero."""
     gang = msgspec.structs.replace(gang, cliques=tuple(c for c in gang.cliques if not cliques[c.name].is_at_zero))
     topology = topology_parts(context.topology, gang)
     return PodGangSpec(
@@ -111,7 +111,7 @@ def draw_gang_spec(
 
 
 def _minimum(clique: CliqueView) -> int:
-    """What ended well and is gone cannot be placed: a scheduler that waited for it would wait for ever."""
+    """Return the minimum without pods that succeeded and are gone: a scheduler must not wait for them."""
     return max(0, clique.min_available - clique.done_and_gone_count)
 
 
@@ -128,7 +128,7 @@ def _with_topology(spec: PodGangSpec, parts: TopologyParts) -> PodGangSpec:
 
 
 class GangContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a PodGang should contain, as far as it depends on the observed cliques and pods."""
+    """The desired content of a PodGang, as far as it depends on the observed cliques and pods."""
 
     spec: PodGangSpec
     incarnation: str
@@ -142,7 +142,7 @@ class GangContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_gang_object(
-    context: SetContext, replica_index: int, gang: GangBlueprint, current: PodGang | None, content: GangContent
+    context: SetContext, replica_index: int, gang: DesiredGang, current: PodGang | None, content: GangContent
 ) -> Create | Patch | None:
     """Create the PodGang, or patch what the operator owns of it. Return None when it is up to date."""
     spec, incarnation = content.spec, content.incarnation
@@ -162,19 +162,19 @@ def plan_gang_object(
             ),
         )
     if context.topology.missing:
-        # What its constraints were is known, what they should be is not: pods that come back stay where they belong.
+        # The desired constraints are not known. Keep the stored ones, so that new pods join their domain.
         spec = _with_topology(spec, stored_parts(current.spec))
     own = {labels.INCARNATION: incarnation} if content.is_new_incarnation else {}
-    is_untold = labels.GENERATION_HASH not in current.metadata.labels
-    # A gang of an older version says which revision it runs as soon as there is another.
+    has_no_revision = labels.GENERATION_HASH not in current.metadata.labels
+    # A gang of an older version gets the label of its revision as soon as there is another revision.
     is_other = context.generation_hash != context.newest_generation_hash
-    if gang.is_base and (content.takes_revision or (is_untold and is_other)):
+    if gang.is_base and (content.takes_revision or (has_no_revision and is_other)):
         own[labels.GENERATION_HASH] = context.generation_hash
     kept = {labels.LAST_POD_NAMES: content.last_names, labels.ZERO_COUNTS: content.zero_counts}
     changed = {**_metadata_patch(context, current, own, kept), **_spec_patch(current.spec, spec)}
-    touched = _untold(shown_annotations(context), current.metadata.annotations)
-    # Whoever touches an annotation of a large set does not mean to write all its gangs anew.
-    if not (changed or (touched and context.backend.can.reads_annotations)):
+    touched = _find_changes(gang_annotations_of_set(context), current.metadata.annotations)
+    # A changed annotation alone does not rewrite all gangs of a set, unless the scheduler reads annotations.
+    if not (changed or (touched and context.backend.capabilities.reads_annotations)):
         return None
     patch = _with_annotations(changed, touched)
     return Patch(
@@ -191,9 +191,9 @@ def plan_gang_object(
 def _metadata_patch(
     context: SetContext, current: PodGang, own: dict[str, str], kept: Mapping[str, str | None]
 ) -> JsonObject:
-    """Labels of its own and of the set, and annotations of its own, that the gang does not show yet. Others' stay."""
+    """Return the labels and annotations that the gang lacks. Those of others stay."""
     pairs: dict[str, tuple[Mapping[str, str | None], dict[str, str]]] = {
-        "labels": ({**shown_labels(context), **own}, current.metadata.labels),
+        "labels": ({**gang_labels_of_set(context), **own}, current.metadata.labels),
         "annotations": (
             {
                 **context.backend.gang_annotations,
@@ -203,7 +203,7 @@ def _metadata_patch(
             current.metadata.annotations,
         ),
     }
-    shown = {field: values for field, (wanted, known) in pairs.items() if (values := _untold(wanted, known))}
+    shown = {field: values for field, (wanted, known) in pairs.items() if (values := _find_changes(wanted, known))}
     return {"metadata": shown} if shown else {}
 
 
@@ -214,24 +214,24 @@ def _with_annotations(patch: JsonObject, annotations: Mapping[str, str | None]) 
     return {**patch, "metadata": {**metadata, "annotations": {**annotations, **metadata.get("annotations", {})}}}
 
 
-def _untold(wanted: Mapping[str, str | None], known: Mapping[str, str]) -> dict[str, str | None]:
+def _find_changes(wanted: Mapping[str, str | None], known: Mapping[str, str]) -> dict[str, str | None]:
     return {key: value for key, value in wanted.items() if known.get(key) != value}
 
 
 def _topology_name(context: SetContext) -> dict[str, str | None]:
-    """Which topology the keys of its constraints come from; None: it has none."""
+    """Return the annotation with the name of its topology; None removes it."""
     return {} if context.topology.missing else {labels.TOPOLOGY_NAME: context.topology.name or None}
 
 
 def _spec_patch(current: PodGangSpec, wanted: PodGangSpec) -> JsonObject:
-    """Only what we own: fields a scheduler wrote stay."""
+    """Patch only the fields of the operator: fields that a scheduler wrote stay."""
     patch: JsonObject = {}
     if current.podgroups != wanted.podgroups:
         patch["podgroups"] = [to_wire(group) for group in wanted.podgroups]
     if (current.priority_class_name or None) != wanted.priority_class_name:
         patch["priorityClassName"] = wanted.priority_class_name
     if current.topology_constraint != wanted.topology_constraint:
-        # Nulls are kept: a merge patch takes out what is not said any more only by name.
+        # Nulls stay: a merge patch removes a field only by name.
         patch["topologyConstraint"] = msgspec.to_builtins(wanted.topology_constraint)
     if current.topology_constraint_group_configs != wanted.topology_constraint_group_configs:
         patch["topologyConstraintGroupConfigs"] = [

@@ -1,1 +1,1 @@
-"""Rolling updates: which revision each replica runs, whose turn it is, and what its turn does. One file per level."""
+"""Rolling updates: the revision of each replica, the replica that is updated now, and its steps. One file per level."""

@@ -1,9 +1,9 @@
 """Completion of an update: decide when a set replica is updated, so that the next one may start.
 
-No live pod of an older template is left, and every standalone clique and every group has its minimum ready. Of a
-replica that was not available when its turn came, a minimum is not waited for that no waiting brings back: there is no
-room for it, or it was broken before in a part that the update does not change. Pods that load or crash are always
-waited for (docs/how-to/update.md, "What is waited for").
+No live pod of an older template is left, and every standalone clique and every group has its minimum ready. In a
+replica that was not available when its update began, the update does not wait for a minimum that cannot recover: it
+does not fit, or it was broken before in a part that the update does not change. The update always waits for pods that
+start or crash (docs/how-to/update.md, "What the update waits for").
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,11 +17,10 @@ from grove.api.types.meta import find_condition
 from grove.api.types.pod import Pod
 from grove.api.types.podclique import CliqueRollingUpdateProgress
 from grove.api.types.podcliquescalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup
-from grove.api.types.podcliqueset import CurrentlyUpdating
 from grove.planner.actions import earliest
-from grove.planner.desired_state import ReplicaBlueprint
-from grove.planner.explain.pods import is_told_full
-from grove.planner.pods.create_backoff import CreateBackoff
+from grove.planner.explain.pods import is_unschedulable
+from grove.planner.gangs.rejected_gangs import CreateBackoff
+from grove.planner.replica_facts import ReplicaFacts
 from grove.planner.rollout.replica_update import ReplicaRoll
 from grove.planner.rollout.stall import StallReason, longest, wait_for_new_pods
 from grove.planner.status.availability import (
@@ -31,27 +30,26 @@ from grove.planner.status.availability import (
     has_minimum,
     is_replica_available,
 )
-from grove.planner.teardown.recreation import Recreations
-from grove.planner.views import CliqueView, ReplicaView
+from grove.planner.views import CliqueView
 
-# A pod without room for so long is not waited for in a replica that was not available anyway.
+# The update of a replica that was not available does not wait longer for a pod that does not fit.
 NO_ROOM_AFTER = timedelta(seconds=60)
 # Times on the wire are whole seconds.
 ROUNDING = timedelta(seconds=1)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
-Refusals = Mapping[str, CreateBackoff | None]
+Backoffs = Mapping[str, CreateBackoff | None]
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a replica has what its turn waits for, and if not, what is missing and when that is looked at again."""
+    """The result of the check: the update of a replica is complete, or what is missing and when to check again."""
 
     is_done: bool
     wait: StallReason | None = None
     requeue_at: datetime | None = None
 
 
-NO_TURN = Completion(is_done=False)
+NOT_CURRENT = Completion(is_done=False)
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,28 +57,20 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
 
     is_updated: bool
     is_ready: bool
-    # From then on its minimum is not waited for; None: it is.
+    # From then on the update does not wait for its minimum; None: it always waits.
     excused_at: datetime | None = None
     wait: StallReason | None = None
 
 
-def judge_completion(
-    replica: ReplicaView,
-    blueprint: ReplicaBlueprint,
-    recreations: Recreations,
-    groups: Mapping[str, Sequence[GroupReplica]],
-    refusals: Refusals,
-    roll: ReplicaRoll,
-    turn: CurrentlyUpdating | None,
-    now: datetime,
-) -> Completion:
-    """Of a replica in its turn, apart from old pods that are left. `refusals` are those of its gangs, by clique."""
-    # A turn that does not say so was begun by an older version: then every minimum is waited for.
-    is_excusable = turn is not None and turn.was_available is False
-    began_at = turn.update_started_at if turn is not None else _LONG_AGO
+def check_completion(facts: ReplicaFacts, backoffs: Backoffs, roll: ReplicaRoll) -> Completion:
+    """Check the current replica, apart from remaining old pods. `backoffs`: by clique, those of its gang."""
+    current_replica, now = facts.role.current_replica, facts.now
+    # Older versions did not store `was_available`: then the update waits for every minimum.
+    is_excusable = current_replica is not None and current_replica.was_available is False
+    began_at = current_replica.update_started_at if current_replica is not None else _LONG_AGO
     parts = (
-        *_standalone_parts(replica, blueprint, recreations, refusals, roll, began_at),
-        *_group_parts(replica, blueprint, groups, refusals, roll, began_at),
+        *_standalone_parts(facts, backoffs, roll, began_at),
+        *_group_parts(facts, backoffs, roll, began_at),
     )
     missing = [part for part in parts if not (part.is_ready and part.is_updated)]
     excused = [part.excused_at for part in missing if is_excusable and not part.is_ready and part.excused_at]
@@ -93,14 +83,10 @@ def judge_completion(
 
 
 def _standalone_parts(
-    replica: ReplicaView,
-    blueprint: ReplicaBlueprint,
-    recreations: Recreations,
-    refusals: Refusals,
-    roll: ReplicaRoll,
-    began_at: datetime,
+    facts: ReplicaFacts, backoffs: Backoffs, roll: ReplicaRoll, began_at: datetime
 ) -> Iterator[_Part]:
-    for clique in blueprint.base.cliques:
+    replica, recreations = facts.replica, facts.recreations
+    for clique in facts.desired.base.cliques:
         if clique.group:
             continue
         if not recreations.is_present(replica, clique):
@@ -114,27 +100,21 @@ def _standalone_parts(
         yield _Part(
             is_updated=roll.cliques[clique.name].is_done,
             is_ready=is_ready,
-            excused_at=_LONG_AGO if was_broken else _clique_outlook(view, refusals.get(clique.name)).excused_at,
+            excused_at=_LONG_AGO if was_broken else _clique_outlook(view, backoffs.get(clique.name)).excused_at,
             wait=None if is_ready else wait_for_new_pods((view,), None),
         )
 
 
-def _group_parts(
-    replica: ReplicaView,
-    blueprint: ReplicaBlueprint,
-    groups: Mapping[str, Sequence[GroupReplica]],
-    refusals: Refusals,
-    roll: ReplicaRoll,
-    began_at: datetime,
-) -> Iterator[_Part]:
-    for group in blueprint.groups:
-        current, rolled, units = replica.groups.get(group.name), roll.groups.get(group.name), groups[group.name]
+def _group_parts(facts: ReplicaFacts, backoffs: Backoffs, roll: ReplicaRoll, began_at: datetime) -> Iterator[_Part]:
+    for group in facts.desired.groups:
+        current, rolled = facts.replica.groups.get(group.name), roll.groups.get(group.name)
+        units = facts.groups[group.name]
         if current is None or rolled is None:
             yield _Part(is_updated=False, is_ready=False, wait=_wait_for_object(group.name))
             continue
         needed = min(current.spec.min_available, len(units))
         is_ready = sum(is_replica_available(unit.cliques) for unit in units) >= needed
-        outlook = _join((_unit_outlook(unit, refusals) for unit in units), needed)
+        outlook = _join((_unit_outlook(unit, backoffs) for unit in units), needed)
         yield _Part(
             is_updated=rolled.is_done,
             is_ready=is_ready,
@@ -154,28 +134,28 @@ def _is_unchanged(
     views: Sequence[CliqueView],
     began_at: datetime,
 ) -> bool:
-    """Nothing of it was replaced or made since the turn began."""
+    """Return whether nothing of it was replaced or created since the update of the replica began."""
     rolled_at = progress.update_started_at if progress is not None else None
     if rolled_at is not None and rolled_at >= began_at:
         return False
-    return all((v.clique.metadata.creation_timestamp or _LONG_AGO) < began_at - ROUNDING for v in views)
+    return all((v.clique.metadata.creation_timestamp or _LONG_AGO) + ROUNDING < began_at for v in views)
 
 
 class _Prospect(Enum):
-    """What can be expected of a minimum."""
+    """The prospect of a minimum to become ready."""
 
     READY = auto()
-    # Some pod of it is made, placed or started: that is waited for.
+    # A pod of it is being created, placed or started: the update waits.
     COMING = auto()
-    # What is missing has no room.
+    # The missing pods do not fit.
     NO_ROOM = auto()
-    # What is missing waits behind the gate for others.
+    # The missing pods wait behind the gate for others.
     HELD_BACK = auto()
 
 
 class _Outlook(msgspec.Struct, frozen=True):
     prospect: _Prospect
-    # Since when there is no room for all that is missing.
+    # Since when the missing pods do not fit.
     since: datetime = _LONG_AGO
 
     @property
@@ -183,37 +163,37 @@ class _Outlook(msgspec.Struct, frozen=True):
         return self.since + NO_ROOM_AFTER if self.prospect is _Prospect.NO_ROOM else None
 
 
-def _clique_outlook(view: CliqueView, refusal: CreateBackoff | None) -> _Outlook:
+def _clique_outlook(view: CliqueView, backoff: CreateBackoff | None) -> _Outlook:
     needed = min(view.min_available, view.replicas)
     if has_minimum(view):
         return _Outlook(_Prospect.READY)
     waiting = [pod for pod in view.active if not pod.is_ready]
-    full = [pod for pod in waiting if is_told_full(pod)]
-    gated = [pod for pod in waiting if pod.is_behind_our_gate]
+    full = [pod for pod in waiting if is_unschedulable(pod)]
+    gated = [pod for pod in waiting if pod.is_gated]
     missing_count = max(0, view.replicas - view.existing_count)
-    if view.failed or len(full) + len(gated) < len(waiting) or (missing_count and refusal is None):
+    if view.failed or len(full) + len(gated) < len(waiting) or (missing_count and backoff is None):
         return _Outlook(_Prospect.COMING)
     # Of a gang that is rejected, those that exist wait for the others.
-    refused_count = missing_count + len(gated) if refusal is not None else 0
-    if view.available_count + len(full) + refused_count < needed:
+    rejected_count = missing_count + len(gated) if backoff is not None else 0
+    if view.available_count + len(full) + rejected_count < needed:
         return _Outlook(_Prospect.HELD_BACK)
-    since = [*map(_full_since, full), *((refusal.since,) if refusal is not None and refused_count else ())]
+    since = [*map(_full_since, full), *((backoff.since,) if backoff is not None and rejected_count else ())]
     return _Outlook(_Prospect.NO_ROOM, max(since, default=_LONG_AGO))
 
 
 def _full_since(pod: Pod) -> datetime:
-    told = find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
+    reported = find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
     born_at = pod.metadata.creation_timestamp or _LONG_AGO
-    return max(born_at, (told.last_transition_time if told is not None else None) or _LONG_AGO)
+    return max(born_at, (reported.last_transition_time if reported is not None else None) or _LONG_AGO)
 
 
-def _unit_outlook(unit: GroupReplica, refusals: Refusals) -> _Outlook:
-    members = (_clique_outlook(v, refusals.get(v.name)) if v else _Outlook(_Prospect.COMING) for v in unit.cliques)
+def _unit_outlook(unit: GroupReplica, backoffs: Backoffs) -> _Outlook:
+    members = (_clique_outlook(v, backoffs.get(v.name)) if v else _Outlook(_Prospect.COMING) for v in unit.cliques)
     return _join(members, len(unit.cliques))
 
 
 def _join(outlooks: Iterable[_Outlook], needed: int) -> _Outlook:
-    """Of parts of which so many are needed."""
+    """Return the outlook of parts of which `needed` must be ready."""
     seen = tuple(outlooks)
     by = {prospect: [one for one in seen if one.prospect is prospect] for prospect in _Prospect}
     if len(by[_Prospect.READY]) >= needed:

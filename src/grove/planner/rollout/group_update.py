@@ -1,8 +1,8 @@
-"""One group in an update: which of its replicas is recreated next, as a whole.
+"""Update of one group: select the replica to recreate next, as a whole.
 
 spec/rolling-update.md, "PodCliqueScalingGroup (PCSG) Replica Selection": replicas of an older template that are pending
-or unavailable go at once; then one ready replica at a time, the oldest first, only while the minimum is available.
-How a replica goes and comes back is in `planner/teardown/recreation.py`.
+or unavailable are recreated at once; then one ready replica at a time, the oldest first, only while the minimum is
+available. `planner/teardown/recreation.py` recreates them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,12 @@ from grove.api.values.times import ceil_second
 from grove.planner.actions import earliest
 from grove.planner.rollout.clique_update import gone_at, has_old_pods, lingering_pods
 from grove.planner.rollout.stall import StallReason, wait_for_new_pods
-from grove.planner.rollout.update_progress import Phase, end_at_once, phase_of
+from grove.planner.rollout.update_progress import (
+    UpdateInput,
+    UpdateStep,
+    choose_update_step,
+    start_progress,
+)
 from grove.planner.status.availability import is_available, is_scheduled
 from grove.planner.views import CliqueView
 
@@ -30,20 +35,20 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class UnitView(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica of a group as its update sees it; cliques with the template hash that each is to run."""
+    """One replica of a group in an update; cliques with their desired template hashes."""
 
     index: int
     # None for a clique that does not exist in the incarnation that it should have.
     cliques: tuple[tuple[CliqueView | None, str], ...]
-    # What is on its way out for this unit to come back.
+    # Cliques of the old incarnation that are being deleted.
     leftovers: tuple[tuple[CliqueView, str], ...] = ()
     # Its recreation is recorded and not finished.
-    is_going: bool = False
-    # It is a scaled gang, and its base gang is not scheduled since then: taken now, it would not come back.
-    baseless_since: datetime | None = None
-    # Of what the stored progress aims at: it runs all of that; and that is what it should aim at.
+    is_recreating: bool = False
+    # It is a scaled gang whose base gang is not scheduled since then: deleted now, it would not be placed again.
+    base_unscheduled_since: datetime | None = None
+    # It runs the target of the stored progress; and that target is still the desired one.
     was_updated: bool = False
-    is_same_aim: bool = False
+    has_same_target: bool = False
 
     @property
     def present(self) -> tuple[tuple[CliqueView, str], ...]:
@@ -63,11 +68,11 @@ class UnitView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_serving(self) -> bool:
-        return self.is_ready and not self.is_going
+        return self.is_ready and not self.is_recreating
 
     @property
     def born_at(self) -> datetime:
-        """The oldest pod: cliques may live longer than what runs in them."""
+        """Return the creation time of the oldest pod. A clique may be older than its pods."""
         pods = (pod.metadata.creation_timestamp for view, _ in self.present for pod in view.active)
         return earliest(*pods) or _EPOCH
 
@@ -77,56 +82,41 @@ def is_old(view: CliqueView, target: str | None) -> bool:
 
 
 class GroupRoll(msgspec.Struct, frozen=True, kw_only=True):
-    """How the update of a group stands and what it does next."""
+    """The state of the update of a group, and its next step."""
 
     progress: GroupRollingUpdateProgress | None = None
-    # Replicas to recreate now: those that are of no use, and the ready one whose choice is stored.
-    takes: tuple[int, ...] = ()
-    needs_look: bool = False
+    # Replicas to recreate now: those that are not ready, and the ready one whose choice is stored.
+    recreate: tuple[int, ...] = ()
+    needs_live_read: bool = False
     is_done: bool = True
     wait: StallReason | None = None
     requeue_at: datetime | None = None
 
 
-def roll_group(
-    group: PodCliqueScalingGroup,
-    units: Sequence[UnitView],
-    *,
-    is_aimed: bool,
-    may_start: bool,
-    must_stop: bool,
-    now: datetime,
-) -> GroupRoll:
-    stored = group.status.rolling_update_progress
-    lingering = [pod for unit in units for pod in _lingering(unit, now)]
+def roll_group(group: PodCliqueScalingGroup, units: Sequence[UnitView], inputs: UpdateInput) -> GroupRoll:
+    """Return the next step."""
+    stored, now = group.status.rolling_update_progress, inputs.now
+    lingering = [pod for unit in units for pod in _find_lingering(unit, now)]
     is_outdated = any(unit.is_outdated or unit.has_old_leftovers for unit in units) or bool(lingering)
-    phase = phase_of(stored, is_outdated=is_outdated, is_aimed=is_aimed, may_start=may_start, must_stop=must_stop)
-    if stored is None or phase in (Phase.REST, Phase.TELL, Phase.START):
-        return GroupRoll(progress=_begun(stored, phase, now), is_done=not is_outdated)
-    if phase is Phase.STOP:
-        return GroupRoll(progress=_ended(stored, now), is_done=not is_outdated)
-    if phase is Phase.AIM:
+    step = choose_update_step(stored, inputs, is_outdated=is_outdated)
+    if stored is None or step in (UpdateStep.IDLE, UpdateStep.REPORT, UpdateStep.START):
+        progress = start_progress(GroupRollingUpdateProgress, stored, step, now)
+        return GroupRoll(progress=progress, is_done=not is_outdated)
+    if step is UpdateStep.STOP:
+        return GroupRoll(progress=_end_progress(stored, now), is_done=not is_outdated)
+    if step is UpdateStep.RETARGET:
         again = GroupRollingUpdateProgress(
             update_started_at=ceil_second(now),
-            ready_replica_indices_selected_to_update=_still_owed(
+            ready_replica_indices_selected_to_update=_keep_selection(
                 units, stored.ready_replica_indices_selected_to_update
             ),
         )
         return GroupRoll(progress=again, is_done=False)
     roll = _next_step(group, {unit.index: unit for unit in units}, stored, bool(lingering), now)
-    if not may_start and not roll.is_done:
-        # Its turn went to another replica before it was done: it waits for the next one.
+    if not inputs.may_start and not roll.is_done:
+        # Another replica became the current one before it was done: it waits until it is current again.
         roll = GroupRoll(progress=stored, is_done=False)
     return msgspec.structs.replace(roll, requeue_at=earliest(*map(gone_at, lingering)))
-
-
-def _begun(stored: GroupRollingUpdateProgress | None, phase: Phase, now: datetime) -> GroupRollingUpdateProgress | None:
-    if phase is Phase.START:
-        return GroupRollingUpdateProgress(update_started_at=ceil_second(now))
-    if phase is Phase.TELL:
-        instant = end_at_once(stored.update_ended_at if stored else None, now)
-        return GroupRollingUpdateProgress(update_started_at=instant, update_ended_at=instant)
-    return stored
 
 
 def _next_step(
@@ -136,30 +126,30 @@ def _next_step(
     is_lingering: bool,
     now: datetime,
 ) -> GroupRoll:
-    old = [unit for unit in units.values() if unit.is_outdated and not unit.is_going]
+    old = [unit for unit in units.values() if unit.is_outdated and not unit.is_recreating]
     useless = tuple(unit.index for unit in old if not unit.is_ready)
     ready = sorted((unit for unit in old if unit.is_ready), key=lambda unit: (unit.born_at, unit.index))
     available = sum(unit.is_serving for unit in units.values())
-    may_take = available >= group.spec.min_available
+    may_replace = available >= group.spec.min_available
     selected = progress.ready_replica_indices_selected_to_update
     chosen = next((unit for unit in ready if selected is not None and unit.index == selected.current), None)
     if chosen is not None:
-        may_go = may_take and chosen.baseless_since is None
+        may_go = may_replace and chosen.base_unscheduled_since is None
         return GroupRoll(
             progress=progress,
-            takes=(*useless, chosen.index) if may_go else useless,
-            needs_look=True,
+            recreate=(*useless, chosen.index) if may_go else useless,
+            needs_live_read=True,
             is_done=False,
             wait=None if may_go else _wait_to_take(group, units, available, progress),
         )
-    rolling = GroupRoll(progress=progress, takes=useless, needs_look=bool(useless), is_done=False)
+    rolling = GroupRoll(progress=progress, recreate=useless, needs_live_read=bool(useless), is_done=False)
     done = tuple(unit.index for unit in units.values() if unit.is_serving and not unit.is_outdated)
-    # Old replicas that are of no use make room for new ones at once.
+    # Old replicas that are not ready are recreated at once.
     if not _is_caught_up(selected, done, len(units) - len(ready)):
         return msgspec.structs.replace(rolling, wait=_wait_for_units(units))
     if ready:
-        oldest = next((unit for unit in ready if unit.baseless_since is None), None)
-        if oldest is None or not may_take:
+        oldest = next((unit for unit in ready if unit.base_unscheduled_since is None), None)
+        if oldest is None or not may_replace:
             return msgspec.structs.replace(rolling, wait=_wait_to_take(group, units, available, progress))
         choice = ReplicasSelectedToUpdate(
             current=oldest.index,
@@ -167,26 +157,26 @@ def _next_step(
             ready_before=len(done),
         )
         choosing = msgspec.structs.replace(progress, ready_replica_indices_selected_to_update=choice)
-        return msgspec.structs.replace(rolling, progress=choosing, needs_look=True)
-    if old or is_lingering or any(unit.is_going for unit in units.values()):
+        return msgspec.structs.replace(rolling, progress=choosing, needs_live_read=True)
+    if old or is_lingering or any(unit.is_recreating for unit in units.values()):
         return rolling
-    return msgspec.structs.replace(rolling, progress=_ended(progress, now), is_done=True)
+    return msgspec.structs.replace(rolling, progress=_end_progress(progress, now), is_done=True)
 
 
-def _lingering(unit: UnitView, now: datetime) -> list[Pod]:
+def _find_lingering(unit: UnitView, now: datetime) -> list[Pod]:
     return [pod for view, target in (*unit.present, *unit.leftovers) for pod in lingering_pods(view, target, now)]
 
 
 def _is_caught_up(selected: ReplicasSelectedToUpdate | None, done: Sequence[int], most: int) -> bool:
-    """The last replica that was taken is ready again, or one more than before; `most` is how many there can be."""
+    """Return whether the last recreated replica is ready again, or one more than before; `most` can be ready."""
     return selected is None or selected.current in done or len(done) >= min(selected.ready_before + 1, most)
 
 
-def _still_owed(
+def _keep_selection(
     units: Sequence[UnitView], selected: ReplicasSelectedToUpdate | None
 ) -> ReplicasSelectedToUpdate | None:
-    """What a further change of the template leaves of the last choice: all of it, if nothing ready made up for it."""
-    if selected is None or all(unit.is_same_aim for unit in units):
+    """Return the selection to keep after the template changed again: that of a replica without a ready successor."""
+    if selected is None or all(unit.has_same_target for unit in units):
         return selected
     before = [unit.index for unit in units if unit.is_serving and unit.was_updated]
     old_count = sum(unit.is_serving and not unit.was_updated for unit in units)
@@ -197,7 +187,7 @@ def _still_owed(
 
 
 def _wait_for_units(units: Mapping[int, UnitView]) -> StallReason:
-    """What keeps the new replicas from being ready."""
+    """Return why the new replicas are not ready."""
     new = [unit for unit in units.values() if not unit.is_outdated and not unit.is_ready]
     views = [view for unit in new for view, _ in unit.present if view.ready_count < view.min_available]
     return wait_for_new_pods(views, None)
@@ -212,10 +202,11 @@ def _wait_to_take(
     if available >= group.spec.min_available:
         return StallReason(
             reason=Reason.MINIMUM_NOT_MET,
-            message=f"no further ready replica of {group.metadata.name} is taken, because the base gang of its set "
+            message=f"no further ready replica of {group.metadata.name} is recreated, because the base gang of its set "
             "replica is not scheduled",
             since=max(
-                *(unit.baseless_since or _EPOCH for unit in units.values()), progress.update_started_at or _EPOCH
+                *(unit.base_unscheduled_since or _EPOCH for unit in units.values()),
+                progress.update_started_at or _EPOCH,
             ),
         )
     cause = _wait_for_units(units)
@@ -223,10 +214,10 @@ def _wait_to_take(
     return msgspec.structs.replace(
         cause,
         reason=Reason.MINIMUM_NOT_MET,
-        message=f"no further ready replica is taken, because {found}: {cause.message}",
+        message=f"no further ready replica is recreated, because {found}: {cause.message}",
         since=None if cause.since is None else max(cause.since, progress.update_started_at or _EPOCH),
     )
 
 
-def _ended(progress: GroupRollingUpdateProgress, now: datetime) -> GroupRollingUpdateProgress:
+def _end_progress(progress: GroupRollingUpdateProgress, now: datetime) -> GroupRollingUpdateProgress:
     return GroupRollingUpdateProgress(update_started_at=progress.update_started_at, update_ended_at=ceil_second(now))

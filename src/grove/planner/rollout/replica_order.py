@@ -1,8 +1,8 @@
 """Order of an update: select the set replica that is updated next, one at a time.
 
 spec/rolling-update.md, "PodGangSet (PGS) Replica Selection": replicas with nothing scheduled first, then those that are
-not available, then the others from the highest index down. The turn is stored before the replica does anything with
-it, and with it whether the replica was available: the turn of one that was is over only when it is so again.
+not available, then the others from the highest index down. The choice is stored before the replica is changed, and with
+it whether the replica was available: if it was, its update is complete only when it is available again.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from grove.api.values.times import ceil_second
 from grove.planner.rollout.replica_update import UpdatePriority
 from grove.planner.rollout.stall import StallReason
 
-# Names in a set's status; the counts beside them are always true.
+# The most names in a set's status; the counts are always complete.
 LISTED_NAMES = 100
 
 
@@ -29,16 +29,17 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A replica that does not run the newest templates yet."""
 
     index: int
-    standing: UpdatePriority
+    update_priority: UpdatePriority
     is_available: bool = False
 
 
 class RollFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the replicas of a set add up to."""
+    """The update totals of the replicas of a set."""
 
     outdated: tuple[Candidate, ...] = ()
-    # Of the replica in turn: everything of it runs the newest templates, and no minimum is waited for.
-    is_turn_done: bool = False
+    # All of the current replica runs the newest templates, and no minimum is waited for.
+    is_current_done: bool = False
+    is_current_available: bool = False
     wait: StallReason | None = None
     updated_cliques: tuple[str, ...] = ()
     updated_groups: tuple[str, ...] = ()
@@ -48,24 +49,24 @@ class RollFacts(msgspec.Struct, frozen=True, kw_only=True):
     group_count: int = 0
 
 
-def turn_of(pcs: PodCliqueSet) -> int | None:
-    """The index of the replica whose turn it is, as it is stored."""
-    turn = stored_turn(pcs)
-    return None if turn is None else turn.replica_index
+def current_replica_index(pcs: PodCliqueSet) -> int | None:
+    """Return the stored index of the replica that is updated now."""
+    current_replica = read_current_replica(pcs)
+    return None if current_replica is None else current_replica.replica_index
 
 
-def stored_turn(pcs: PodCliqueSet) -> CurrentlyUpdating | None:
+def read_current_replica(pcs: PodCliqueSet) -> CurrentlyUpdating | None:
     progress = pcs.status.rolling_update_progress
     if progress is None or progress.update_ended_at is not None or progress.currently_updating is None:
         return None
-    turn = progress.currently_updating
-    return turn if turn.replica_index < pcs.spec.replicas else None
+    current_replica = progress.currently_updating
+    return current_replica if current_replica.replica_index < pcs.spec.replicas else None
 
 
 def roll_set(
     pcs: PodCliqueSet, newest_hash: str, facts: RollFacts, *, is_on_delete: bool, now: datetime
 ) -> SetRollingUpdateProgress | None:
-    """What the set's status should say of its update."""
+    """Return the update progress for the set's status."""
     stored = pcs.status.rolling_update_progress
     before = pcs.status.current_generation_hash
     is_other = before is not None and before != newest_hash
@@ -81,22 +82,22 @@ def roll_set(
         )
     if stored is None or not is_open:
         if facts.outdated:
-            return _listed(
+            return _with_names(
                 SetRollingUpdateProgress(update_started_at=instant, currently_updating=_next(facts, instant)), facts
             )
         if is_other:
             return SetRollingUpdateProgress(update_started_at=instant, update_ended_at=instant)
         return stored
     progress = msgspec.structs.replace(stored, update_started_at=instant) if is_other else stored
-    if stored_turn(pcs) is None or facts.is_turn_done:
+    if read_current_replica(pcs) is None or facts.is_current_done:
         progress = msgspec.structs.replace(progress, currently_updating=_next(facts, instant))
         if progress.currently_updating is None:
             progress = msgspec.structs.replace(progress, update_ended_at=instant)
-    return _listed(progress, facts)
+    return _with_names(progress, facts)
 
 
 def _next(facts: RollFacts, instant: datetime) -> CurrentlyUpdating | None:
-    chosen = min(facts.outdated, key=lambda candidate: (candidate.standing, -candidate.index), default=None)
+    chosen = min(facts.outdated, key=lambda candidate: (candidate.update_priority, -candidate.index), default=None)
     if chosen is None:
         return None
     return CurrentlyUpdating(
@@ -106,7 +107,7 @@ def _next(facts: RollFacts, instant: datetime) -> CurrentlyUpdating | None:
     )
 
 
-def _listed(progress: SetRollingUpdateProgress, facts: RollFacts) -> SetRollingUpdateProgress:
+def _with_names(progress: SetRollingUpdateProgress, facts: RollFacts) -> SetRollingUpdateProgress:
     return msgspec.structs.replace(
         progress,
         updated_pod_cliques=facts.updated_cliques[:LISTED_NAMES],
@@ -115,7 +116,7 @@ def _listed(progress: SetRollingUpdateProgress, facts: RollFacts) -> SetRollingU
 
 
 def set_update_progress(progress: SetRollingUpdateProgress | None, facts: RollFacts) -> SetUpdateProgress | None:
-    """The counts that existing tools read, from the same facts."""
+    """Return the progress in `status.updateProgress`, which tools written for NVIDIA's Grove read."""
     if progress is None:
         return None
     current = progress.currently_updating

@@ -1,7 +1,7 @@
-"""The stored revisions of a set: which one it asks for, which one each replica runs, and the upkeep of the store.
+"""Stored revisions of a set: the desired one, the one that each replica runs, and their creation and pruning.
 
-A revision is stored before anything is made from it. What a replica runs is a label of its base gang; until its turn
-comes, everything of it is made from that revision, so the templates it needs are never given up.
+A revision is stored before anything is created from it. The base gang of a replica has its revision as a label. Until
+the replica is updated, all of it is created from that revision, so a revision in use is never deleted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from grove.api.template_hash import canonical_template, template_hash
 from grove.api.template_revision import (
     Revision,
     RevisionTemplate,
-    draw_revision,
+    build_revision,
     makes_same_pods,
     read_revision,
     revision_data,
@@ -25,20 +25,31 @@ from grove.api.template_revision import (
 from grove.api.types.controllerrevision import ControllerRevision
 from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import CliqueTemplate, CurrentlyUpdating, SetTemplate, UpdateType
-from grove.planner.actions import WHOLE_SET, Action, Chain, ChainPriority, Create, Patch, chain, delete_object
+from grove.api.values.numbers_in_text import is_number, parse_number
+from grove.planner.actions import (
+    WHOLE_SET,
+    Action,
+    Chain,
+    ChainPriority,
+    Create,
+    CreateRejection,
+    Patch,
+    chain,
+    delete_object,
+)
 from grove.planner.child_manifests import build_owner
 from grove.planner.child_sync import Retries
 from grove.planner.rollout.replica_update import UpdateRole
 from grove.planner.snapshot import SetContext, Snapshot, arrange_cliques
 from grove.planner.views import CliqueView, ReplicaView
 
-# Revisions that nobody runs any more and that are kept to go back to.
+# How many revisions that no replica runs are kept for a rollback.
 KEPT_REVISIONS = 10
 CHANGE_CAUSE = "kubernetes.io/change-cause"
 
 
 class Targets:
-    """What the replicas of a set are made from: the newest revision, and those that some of them still run."""
+    """The revisions that replicas are created from: the newest, and older ones that some still run."""
 
     def __init__(self, context: SetContext, stored: Sequence[ControllerRevision]) -> None:
         self.context = context
@@ -46,17 +57,17 @@ class Targets:
         self.revisions = tuple(sorted(filter(None, found), key=lambda revision: revision.number))
         template = context.spec.template
         self.wanted = next((r for r in reversed(self.revisions) if makes_same_pods(template, r.template)), None)
-        # A template that could not be stored yet is not carried out: what was asked for before stays.
+        # A template that is not stored yet is not used: the previous one stays.
         newest = self.wanted or (self.revisions[-1] if self.revisions else None)
         self.contexts = {
-            revision.generation_hash: _context_at(context, revision.template, newest.template, self._stored())
+            revision.generation_hash: _context_at(context, revision.template, newest.template, self._stored_templates())
             for revision in self.revisions
             if newest is not None
         }
         self.newest = None if newest is None else self.contexts[newest.generation_hash]
         self.stored_hashes = {revision.generation_hash: revision.template.hashes for revision in self.revisions}
 
-    def _stored(self) -> dict[str, dict[str, CliqueTemplate]]:
+    def _stored_templates(self) -> dict[str, dict[str, CliqueTemplate]]:
         found: dict[str, dict[str, CliqueTemplate]] = {}
         for revision in self.revisions:
             for clique in with_templates(self.context.spec.template, revision.template).cliques:
@@ -68,32 +79,32 @@ class Targets:
         strategy = self.context.spec.update_strategy
         return strategy is not None and strategy.type == UpdateType.ON_DELETE
 
-    def of(self, replica: ReplicaView, turn: int | None) -> SetContext:
-        """The set as this replica is to be made: from its own revision, or in its turn from the newest."""
+    def of(self, replica: ReplicaView, current_replica: int | None) -> SetContext:
+        """Return the context of a replica: of its own revision or, if it is updated now, of the newest."""
         assert self.newest is not None
-        if self.is_on_delete or replica.index == turn:
+        if self.is_on_delete or replica.index == current_replica:
             return self.newest
-        return self.contexts.get(self.running(replica), self.newest)
+        return self.contexts.get(self.find_running_hash(replica), self.newest)
 
-    def role_of(self, replica: ReplicaView, turn: CurrentlyUpdating | None, restarts: int) -> UpdateRole:
-        # While what is asked for is not stored, nobody's turn goes on: it would lead to what nobody asks for.
-        is_chosen = turn is not None and replica.index == turn.replica_index
-        is_turn = is_chosen and not self.is_on_delete and self.wanted is not None
+    def build_role(self, replica: ReplicaView, current_replica: CurrentlyUpdating | None, restarts: int) -> UpdateRole:
+        # While the desired templates are not stored, no update continues: it would have the wrong target.
+        is_chosen = current_replica is not None and replica.index == current_replica.replica_index
+        is_current = is_chosen and not self.is_on_delete and self.wanted is not None
         return UpdateRole(
-            is_turn=is_turn,
-            turn=turn if is_turn else None,
+            is_current=is_current,
+            current_replica=current_replica if is_current else None,
             is_on_delete=self.is_on_delete,
             restarts=restarts,
             stored_hashes=self.stored_hashes,
         )
 
-    def running(self, replica: ReplicaView) -> str:
-        """The revision that a replica runs by its gang or, without one, by its cliques; "": none that is known."""
+    def find_running_hash(self, replica: ReplicaView) -> str:
+        """Return the revision of a replica by its gang or, without one, by its cliques; "": unknown."""
         gang = replica.gangs.get(names.replica_name(self.context.name, replica.index))
-        told = gang.metadata.labels.get(labels.GENERATION_HASH, "") if gang else ""
-        return told or self._by_cliques(replica)
+        reported = gang.metadata.labels.get(labels.GENERATION_HASH, "") if gang else ""
+        return reported or self._find_by_cliques(replica)
 
-    def _by_cliques(self, replica: ReplicaView) -> str:
+    def _find_by_cliques(self, replica: ReplicaView) -> str:
         found = {clique_template_name(self.context, view): view.template_hash for view in replica.cliques.values()}
         if not found:
             return ""
@@ -103,14 +114,14 @@ class Targets:
 
 
 def clique_template_name(context: SetContext, view: CliqueView) -> str:
-    """Which clique of the set this is: the one that gives it exactly this name; "": none."""
-    told = view.clique.metadata.labels
-    index, group_index = (told.get(key, "") for key in (labels.SET_REPLICA_INDEX, labels.GROUP_REPLICA_INDEX))
+    """Return the name of the clique template of this clique, by its full name; "": none matches."""
+    reported = view.clique.metadata.labels
+    index, group_index = (reported.get(key, "") for key in (labels.SET_REPLICA_INDEX, labels.GROUP_REPLICA_INDEX))
     for clique in context.spec.template.cliques:
-        if labels.GROUP in told and group_index.isdecimal():
-            name = names.member_clique(told[labels.GROUP], int(group_index), clique.name)
+        if labels.GROUP in reported and is_number(group_index):
+            name = names.member_clique(reported[labels.GROUP], int(group_index), clique.name)
         else:
-            name = names.standalone_clique(context.name, int(index) if index.isdecimal() else -1, clique.name)
+            name = names.standalone_clique(context.name, parse_number(index), clique.name)
         if name == view.name:
             return clique.name
     return ""
@@ -122,7 +133,7 @@ def _context_at(
     newest: RevisionTemplate,
     stored: dict[str, dict[str, CliqueTemplate]],
 ) -> SetContext:
-    """The set as it would be with the pod templates of a revision; counts, delays and the rest are those of now."""
+    """Return the context with the pod templates of a revision. Counts, delays and all else are the current ones."""
     spec = msgspec.structs.replace(context.spec, template=with_templates(context.spec.template, template))
     standalone, members = arrange_cliques(spec.template)
     return msgspec.structs.replace(
@@ -139,7 +150,7 @@ def _context_at(
 
 
 def plan_revisions(snapshot: Snapshot, targets: Targets, retries: Retries) -> tuple[Chain, ...]:
-    """Store what is asked for now, give it the highest number, and drop what nobody needs."""
+    """Store the desired revision, give it the highest number, and delete revisions that are not needed."""
     if targets.wanted is None:
         create = _create(snapshot, targets)
         damaged = next((one.metadata for one in snapshot.revisions if one.metadata.name == create.name), None)
@@ -147,11 +158,11 @@ def plan_revisions(snapshot: Snapshot, targets: Targets, retries: Retries) -> tu
             delete = delete_object(CONTROLLER_REVISIONS, damaged, "it cannot be read, and its name is needed")
             return chain("revision", WHOLE_SET, () if damaged.is_terminating else (delete,), rank=ChainPriority.FIRST)
         return chain(
-            "revision", WHOLE_SET, (create,) if retries.allow(create.failure_key) else (), rank=ChainPriority.FIRST
+            "revision", WHOLE_SET, (create,) if retries.is_due(create.failure_key) else (), rank=ChainPriority.FIRST
         )
     highest = max((one.number for one in targets.revisions if one is not targets.wanted), default=0)
     actions: list[Action] = []
-    # A create that was given up and arrived late has the number of the one that was made instead.
+    # A create that arrived late may have the number of the revision that replaced it.
     if highest >= targets.wanted.number:
         actions.append(_renumber(targets.wanted, highest + 1))
     if len(targets.revisions) > KEPT_REVISIONS + 1:
@@ -159,9 +170,17 @@ def plan_revisions(snapshot: Snapshot, targets: Targets, retries: Retries) -> tu
     return chain("revision", WHOLE_SET, tuple(actions), rank=ChainPriority.FIRST)
 
 
+def find_open_revision_rejections(snapshot: Snapshot, targets: Targets) -> tuple[CreateRejection, ...]:
+    """Return the rejection of the revision that the set needs now. A user may have reverted the rejected template."""
+    if not snapshot.failures or targets.wanted is not None:
+        return ()
+    key = _create(snapshot, targets).failure_key
+    return tuple(failure for failure in snapshot.failures if failure.key == key)
+
+
 def _create(snapshot: Snapshot, targets: Targets) -> Create:
     context = snapshot.context
-    template = _draw(snapshot, targets)
+    template = _build_revision_template(snapshot, targets)
     name = names.revision(context.name, template.generation_hash)
     cause = context.annotations.get(CHANGE_CAUSE)
     metadata: JsonObject = {
@@ -187,27 +206,27 @@ def _create(snapshot: Snapshot, targets: Targets) -> Create:
             "revision": targets.revisions[-1].number + 1 if targets.revisions else 1,
         },
         failure_key=f"controllerrevisions/{name}",
-        reason="pod templates are stored before anything is made from them",
+        reason="pod templates are stored before anything is created from them",
     )
 
 
-def _draw(snapshot: Snapshot, targets: Targets) -> RevisionTemplate:
+def _build_revision_template(snapshot: Snapshot, targets: Targets) -> RevisionTemplate:
     template = snapshot.context.spec.template
     if targets.revisions:
         hashes = {c.name: _name_template(template, c.name, targets.revisions) for c in template.cliques}
         wanted = snapshot.context.generation_hash
         taken = {revision.generation_hash for revision in targets.revisions}
     else:
-        hashes = _adopt(snapshot)
-        wanted = _adoptable(snapshot.pcs.status.current_generation_hash) or snapshot.context.generation_hash
+        hashes = _adopt_hashes(snapshot)
+        wanted = _usable_hash(snapshot.pcs.status.current_generation_hash) or snapshot.context.generation_hash
         taken = set()
     while wanted in taken:
         wanted = derived_letters(wanted.encode(), len(wanted))
-    return draw_revision(template, hashes, wanted)
+    return build_revision(template, hashes, wanted)
 
 
 def _name_template(template: SetTemplate, clique_name: str, revisions: Sequence[Revision]) -> str:
-    """The stored hash of a template that was there before, else a new one that names nothing else."""
+    """Return the stored hash of an equal template, else a new hash that is not in use."""
     clique = next(c for c in template.cliques if c.name == clique_name)
     content = canonical_template(clique, template.priority_class_name)
     known: dict[str, bytes] = {}
@@ -226,31 +245,37 @@ def _name_template(template: SetTemplate, clique_name: str, revisions: Sequence[
     return wanted
 
 
-def _adopt(snapshot: Snapshot) -> dict[str, str]:
-    """A set that ran before revisions were stored: what its cliques run now is what it asks for.
+def _adopt_hashes(snapshot: Snapshot) -> dict[str, str]:
+    """Return the hashes of a set without stored revisions: those that its cliques run, so that nothing restarts.
 
-    Their hashes may come from another program; they become the names of these templates, and nothing is restarted.
+    Another implementation may have computed them.
     """
     context = snapshot.context
     found: dict[str, list[tuple[Any, str]]] = {}
     for replica in snapshot.replicas:
         for view in replica.cliques.values():
             created = view.clique.metadata.creation_timestamp
-            told = view.template_hash
+            reported = view.template_hash
             if created is not None:
-                found.setdefault(clique_template_name(context, view), []).append((created, told))
+                found.setdefault(clique_template_name(context, view), []).append((created, reported))
     adopted = dict(context.template_hashes)
     for name, own in context.template_hashes.items():
         seen = found.get(name, [])
-        if seen and own not in {told for _, told in seen}:
+        if seen and own not in {reported for _, reported in seen}:
             adopted[name] = max(seen)[1]
     return adopted
 
 
-def _adoptable(told: str | None) -> str:
-    """A word that may stand in names and labels, or nothing."""
-    is_plain = told is not None and told.isascii() and told.isalnum() and told == told.lower() and len(told) <= 32
-    return told if told is not None and is_plain else ""
+def _usable_hash(reported: str | None) -> str:
+    """Return the hash if it is valid in names and labels, else an empty string."""
+    is_plain = (
+        reported is not None
+        and reported.isascii()
+        and reported.isalnum()
+        and reported == reported.lower()
+        and len(reported) <= 32
+    )
+    return reported if reported is not None and is_plain else ""
 
 
 def _renumber(revision: Revision, number: int) -> Patch:
@@ -267,8 +292,8 @@ def _renumber(revision: Revision, number: int) -> Patch:
 
 
 def _prune(snapshot: Snapshot, targets: Targets) -> Iterable[Action]:
-    """Beyond the kept ones; never one that a replica still runs, nor one of which a gang has the label."""
-    running = {targets.running(replica) for replica in snapshot.replicas}
+    """Delete revisions beyond the limit, but none that a replica runs."""
+    running = {targets.find_running_hash(replica) for replica in snapshot.replicas}
     spare = [r for r in targets.revisions if r is not targets.wanted and r.generation_hash not in running]
     surplus = spare[: max(0, len(spare) - KEPT_REVISIONS)]
     for revision in surplus:

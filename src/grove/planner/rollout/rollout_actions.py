@@ -5,7 +5,7 @@ from datetime import datetime
 
 from grove.api.reasons import EventReason, FindingReason
 from grove.planner.actions import Action, EventRecord, Finding, Patch
-from grove.planner.desired_state import ReplicaBlueprint
+from grove.planner.desired_state import DesiredReplica
 from grove.planner.rollout.replica_update import ReplicaRoll
 from grove.planner.rollout.stall import StallReason
 from grove.planner.snapshot import SetContext
@@ -15,7 +15,7 @@ from grove.planner.views import ReplicaView
 
 
 def plan_update_deletes(replica: ReplicaView, roll: ReplicaRoll) -> tuple[Action, ...]:
-    """Their replacements follow in the next pass, when they are seen to leave."""
+    """Delete the old pods. Their replacements are created in the next reconcile."""
     return tuple(
         delete_pod(replica.cliques[name], entry.pod.metadata, entry.reason)
         for name, clique in roll.cliques.items()
@@ -24,18 +24,18 @@ def plan_update_deletes(replica: ReplicaView, roll: ReplicaRoll) -> tuple[Action
 
 
 def plan_update_intents(
-    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, roll: ReplicaRoll
+    context: SetContext, replica: ReplicaView, desired: DesiredReplica, roll: ReplicaRoll
 ) -> tuple[Patch, ...]:
-    """One write per gang that holds replicas to recreate."""
-    return tuple(_intents(context, replica, blueprint, roll.takes)) if roll.takes else ()
+    """Return one write per gang with group replicas to recreate."""
+    return tuple(_intents(context, replica, desired, roll.recreate)) if roll.recreate else ()
 
 
 def _intents(
-    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, units: tuple[RecreationUnit, ...]
+    context: SetContext, replica: ReplicaView, desired: DesiredReplica, units: tuple[RecreationUnit, ...]
 ) -> Iterable[Patch]:
-    for gang in blueprint.gangs:
+    for gang in desired.gangs:
         current = replica.gangs.get(gang.name)
-        ours = [unit for unit in units if is_recorded_on(gang.name, blueprint, unit)]
+        ours = [unit for unit in units if is_recorded_on(gang.name, desired, unit)]
         if current is None or current.metadata.is_terminating or not ours:
             continue
         which = ", ".join(f"{unit.group} replica {unit.index}" for unit in ours)
@@ -43,10 +43,10 @@ def _intents(
             context,
             current,
             ours,
-            scale=live_scale(replica, blueprint, ours),
+            scale=live_scale(replica, desired, ours),
             seen=[view.incarnation for view in replica.cliques.values()],
             reason="it has a newer template",
-            announcement=EventRecord(
+            event=EventRecord(
                 subject=context.subject,
                 reason=EventReason.GROUP_REPLICA_DELETED,
                 message=f"{which} is recreated: it has a newer template",
@@ -57,7 +57,7 @@ def _intents(
 def update_findings(
     context: SetContext, replica: ReplicaView, wait: StallReason | None, now: datetime
 ) -> Iterable[Finding]:
-    """Of the replica whose turn it is."""
+    """Yield the finding about the replica that is updated now."""
     is_stalled = wait is not None and wait.is_stalled(now)
     waits = f": {wait.message}" if wait is not None else ""
     yield Finding(

@@ -8,20 +8,20 @@ import msgspec
 from grove.api.reasons import ConditionType, Reason
 from grove.api.types.meta import find_condition
 from grove.api.types.pod import Pod
-from grove.planner.explain.pods import container_trouble
+from grove.planner.explain.containers import find_trouble
 from grove.planner.views import CliqueView, template_hash_of
 
-# So long a step may take before it is called stalled; pods may need minutes, and are then merely slow.
+# A step that takes longer is reported as stalled. Slow pods may need minutes.
 STALLED_AFTER = timedelta(seconds=60)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class StallReason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a step does not go on. What cannot heal on its own is said at once."""
+    """The reason why a step waits. A cause that needs a user is reported at once."""
 
     reason: Reason
     message: str
-    # None: it waits for ourselves, who come to it next; if we cannot, a refusal says so.
+    # None: it waits for the operator's own next writes.
     since: datetime | None
     is_hopeless: bool = False
 
@@ -41,12 +41,12 @@ _REMEDIES: dict[str, str] = {
 
 
 def remedy(reason: Reason) -> str:
-    """What a user can do about a stalled update."""
+    """Return what a user can do about a stalled update."""
     return _REMEDIES.get(reason, "correct the template, or undo the change")
 
 
 def longest(waits: Iterable[StallReason | None]) -> StallReason | None:
-    """The one to tell: what cannot heal before what lasts longest."""
+    """Return the reason to report: one that needs a user, else the longest."""
     return min(
         (wait for wait in waits if wait is not None),
         key=lambda wait: (not wait.is_hopeless, wait.since is None, wait.since or _EPOCH),
@@ -55,7 +55,7 @@ def longest(waits: Iterable[StallReason | None]) -> StallReason | None:
 
 
 def wait_for_new_pods(views: Sequence[CliqueView], target: str | None) -> StallReason:
-    """Pods of the new template are not ready yet; `target` None: whatever each clique says."""
+    """Return why pods of the new template are not ready; `target` None: the template of each clique."""
     waiting = [
         pod
         for view in views
@@ -74,36 +74,35 @@ def wait_for_minimum(view: CliqueView, started_at: datetime | None) -> StallReas
     since = cause.since if cause else None
     return StallReason(
         reason=Reason.MINIMUM_NOT_MET,
-        message=f"no further ready pod is taken, because {found}{why}",
+        message=f"no further ready pod is replaced, because {found}{why}",
         since=None if since is None else max(since, _last_change(view), started_at or _EPOCH),
         is_hopeless=cause is not None and cause.is_hopeless,
     )
 
 
 def _last_change(view: CliqueView) -> datetime:
-    """The latest birth of a pod: until then there was progress."""
-    return max((_born(pod) for pod in view.active), default=view.clique.metadata.creation_timestamp or _EPOCH)
+    """Return the creation time of the newest pod: until then there was progress."""
+    return max((_created_at(pod) for pod in view.active), default=view.clique.metadata.creation_timestamp or _EPOCH)
 
 
 def _wait_for(pod: Pod) -> StallReason:
     name = pod.metadata.name
     if not pod.is_scheduled:
-        told = find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
-        if told is not None and told.status == "False" and told.reason == Reason.UNSCHEDULABLE:
+        reported = find_condition(pod.status.conditions, ConditionType.POD_SCHEDULED)
+        if reported is not None and reported.status == "False" and reported.reason == Reason.UNSCHEDULABLE:
             return StallReason(
-                reason=Reason.NO_CAPACITY, message=f"pod {name} has no node: {told.message}", since=_born(pod)
+                reason=Reason.NO_CAPACITY, message=f"pod {name} has no node: {reported.message}", since=_created_at(pod)
             )
-        return StallReason(reason=Reason.NO_CAPACITY, message=f"pod {name} has no node yet", since=_born(pod))
-    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        if trouble := container_trouble(status):
-            return StallReason(
-                reason=Reason.PODS_NOT_STARTING, message=f"pod {name}: {trouble}", since=_born(pod), is_hopeless=True
-            )
+        return StallReason(reason=Reason.NO_CAPACITY, message=f"pod {name} has no node yet", since=_created_at(pod))
+    if trouble := find_trouble(pod):
+        return StallReason(
+            reason=Reason.PODS_NOT_STARTING, message=f"pod {name}: {trouble}", since=_created_at(pod), is_hopeless=True
+        )
     ready = find_condition(pod.status.conditions, ConditionType.READY)
-    # It may have been ready for long: it is not ready since then.
-    since = max(_born(pod), (ready.last_transition_time if ready else None) or _EPOCH)
+    # It may have been ready before: count from the transition.
+    since = max(_created_at(pod), (ready.last_transition_time if ready else None) or _EPOCH)
     return StallReason(reason=Reason.PODS_NOT_READY, message=f"pod {name} is not ready yet", since=since)
 
 
-def _born(pod: Pod) -> datetime:
+def _created_at(pod: Pod) -> datetime:
     return pod.metadata.creation_timestamp or _EPOCH

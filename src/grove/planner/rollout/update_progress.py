@@ -1,53 +1,75 @@
 """`updateProgress` of cliques and groups, which existing tools read: the same facts as `rollingUpdateProgress`.
 
-It also says which revision the stored progress aims at.
+It also holds the target revision of the stored progress.
 """
 
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from typing import TypeVar
+
+import msgspec
 
 from grove.api.types.podclique import CliqueRollingUpdateProgress, CliqueUpdateProgress
 from grove.api.types.podcliquescalinggroup import GroupRollingUpdateProgress, GroupUpdateProgress
 from grove.api.values.times import ceil_second
 from grove.planner.snapshot import SetContext
 
+P = TypeVar("P", CliqueRollingUpdateProgress, GroupRollingUpdateProgress)
 
-class Phase(Enum):
-    """What the update of a clique or group is about to do, before any unit is looked at."""
 
-    # Not its turn, or nothing to do: what is stored stays.
-    REST = auto()
-    # OnDelete: what changed is told, and that nothing follows from it.
-    TELL = auto()
-    # OnDelete in the middle of an update: it ends where it is.
+class UpdateStep(Enum):
+    """The next step of the update of a clique or group."""
+
+    # Nothing to do, or not updated now: the stored progress stays.
+    IDLE = auto()
+    # OnDelete: report the change as an update that already ended.
+    REPORT = auto()
+    # OnDelete was set during an update: end it.
     STOP = auto()
     START = auto()
-    # What it aims at is not what is asked for any more.
-    AIM = auto()
+    # The target changed.
+    RETARGET = auto()
     STEP = auto()
 
 
-def phase_of(
-    stored: CliqueRollingUpdateProgress | GroupRollingUpdateProgress | None,
-    *,
-    is_outdated: bool,
-    is_aimed: bool,
-    may_start: bool,
-    must_stop: bool,
-) -> Phase:
+class UpdateInput(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts that decide about the update of a clique or group, besides its own state."""
+
+    # The stored progress has the newest target.
+    has_same_target: bool
+    # Its replica is updated now.
+    may_start: bool
+    # The update strategy is OnDelete.
+    must_stop: bool
+    now: datetime
+
+
+def choose_update_step(
+    stored: CliqueRollingUpdateProgress | GroupRollingUpdateProgress | None, inputs: UpdateInput, *, is_outdated: bool
+) -> UpdateStep:
     if stored is None or stored.update_ended_at is not None:
-        if not is_outdated or not (must_stop or may_start):
-            return Phase.REST
-        if must_stop:
-            return Phase.REST if is_aimed else Phase.TELL
-        return Phase.START
-    if must_stop:
-        return Phase.STOP
-    return Phase.STEP if is_aimed else Phase.AIM
+        if not is_outdated or not (inputs.must_stop or inputs.may_start):
+            return UpdateStep.IDLE
+        if inputs.must_stop:
+            return UpdateStep.IDLE if inputs.has_same_target else UpdateStep.REPORT
+        return UpdateStep.START
+    if inputs.must_stop:
+        return UpdateStep.STOP
+    return UpdateStep.STEP if inputs.has_same_target else UpdateStep.RETARGET
+
+
+def start_progress(kind: type[P], stored: P | None, step: UpdateStep, now: datetime) -> P | None:
+    """Return the progress after a step that starts or reports an update, else the stored one."""
+    if step is UpdateStep.START:
+        return kind(update_started_at=ceil_second(now))
+    if step is UpdateStep.REPORT:
+        instant = end_at_once(stored.update_ended_at if stored else None, now)
+        return kind(update_started_at=instant, update_ended_at=instant)
+    return stored
 
 
 def end_at_once(before: datetime | None, now: datetime) -> datetime:
-    """When an update that only has to be told ends: never at the end of the one `before`, which aimed elsewhere."""
+    """Return the end of an update that is only reported: later than the end of the one `before`."""
     instant = ceil_second(now)
     return instant if before is None else max(instant, before + timedelta(seconds=1))
 
@@ -60,7 +82,7 @@ def clique_update_progress(
 ) -> CliqueUpdateProgress | None:
     if progress is None:
         return None
-    # What ended aimed at what it aimed at.
+    # An update that ended keeps its target.
     is_over = old is not None and old.update_ended_at is not None and old.update_ended_at == progress.update_ended_at
     return CliqueUpdateProgress(
         pod_clique_set_generation_hash=old.pod_clique_set_generation_hash

@@ -1,6 +1,6 @@
-"""Ready, scheduled, available, in breach: each level reads the level below and answers for its own.
+"""Decide whether cliques and groups are scheduled, available and in breach. Groups read the results of cliques.
 
-Not here: what is done about a breach. Conditions are made of these verdicts in `child_status.py`.
+`child_status.py` turns the results into conditions, `teardown/gang_termination.py` acts on breaches.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,11 +15,11 @@ from grove.planner.training.failure_evidence import describe_failure, find_first
 from grove.planner.views import MOST_FAILURES, CliqueView
 
 LISTED_INDICES = 10
-AT_ZERO = "it is scaled to zero and asks for no pods"
+AT_ZERO = "it is scaled to zero and needs no pods"
 
 
 class ConditionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A condition without its times: status, reason and the numbers behind it in words."""
+    """A condition without its times: status, reason, and a message with the numbers."""
 
     status: ConditionStatus
     reason: Reason
@@ -39,23 +39,23 @@ def is_scheduled(clique: CliqueView) -> bool:
 
 
 def has_minimum(clique: CliqueView) -> bool:
-    """As many are available as the clique needs and asks for."""
+    """Return whether the minimum is available, or all replicas if those are fewer."""
     return not clique.is_terminating and clique.available_count >= min(clique.min_available, clique.replicas)
 
 
 def is_replica_available(cliques: Sequence[CliqueView | None]) -> bool:
-    """Of a group; `None` stands for a clique that does not exist."""
+    """Return whether a group replica is available; `None` stands for a clique that does not exist."""
     return all(clique is not None and is_available(clique) and is_scheduled(clique) for clique in cliques)
 
 
 def was_available(clique: CliqueView) -> bool:
-    """Sticky: true from the first time the minimum is ready, for the rest of the clique's life; not by an update."""
+    """Return whether the minimum was ever ready. It stays true; an update in progress does not make it true."""
     is_ready = is_available(clique) and not clique.is_at_zero
     return clique.clique.status.was_available or (is_ready and not is_updating(clique))
 
 
 def is_updating(clique: CliqueView) -> bool:
-    """A standalone clique while it rolls; a member while its group does."""
+    """Return whether the clique, or the group that it is a member of, is being updated."""
     progress = clique.clique.status.rolling_update_progress
     return clique.is_group_rolling or (progress is not None and progress.update_ended_at is None)
 
@@ -70,9 +70,9 @@ def clique_scheduled(clique: CliqueView) -> ConditionResult:
 
 
 def clique_breach(clique: CliqueView) -> ConditionResult:
-    """Below its minimum? The order of the questions is the specification.
+    """Decide whether the clique is below its minimum. The order of the checks is that of the specification.
 
-    spec/gang-termination.md, "PodClique Level Detection". What asks for nothing lacks nothing.
+    spec/gang-termination.md, "PodClique Level Detection". A clique at zero is never in breach.
     """
     if clique.is_at_zero:
         return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO)
@@ -89,18 +89,18 @@ def clique_breach(clique: CliqueView) -> ConditionResult:
 
 
 def _finite_breach(clique: CliqueView) -> ConditionResult:
-    """Decide for a training set: once it was available, only pods that are ready, finishing or done count.
+    """Decide for a training set: once it was available, only pods that are ready, finishing or succeeded count.
 
-    Before that a failed pod is a fact, not a slow start; but while enough others start, nothing is lost yet. Only what
-    is ready heals a breach: a replacement may wait for room until the delay is over.
+    Before that a failed pod is a breach only if the pods that start cannot reach the minimum. Only ready pods end a
+    breach: a replacement may wait for capacity until the delay has passed.
     """
     found = (
-        f"{clique.available_count} of at least {clique.min_available} pods are ready or ended well, "
+        f"{clique.available_count} of at least {clique.min_available} pods are ready or succeeded, "
         f"{clique.starting_count} starting, {clique.failed_count} failed"
     )
-    if clique.given_up:
-        found += f"; given up after {MOST_FAILURES} failures: {_list_indices(clique.given_up)}"
-    if clique.is_given_up:
+    if clique.failed_indices:
+        found += f"; given up after {MOST_FAILURES} failures: {_list_indices(clique.failed_indices)}"
+    if clique.has_given_up:
         return _finite_verdict(clique, Reason.POD_FAILED, found)
     if clique.available_count >= clique.min_available:
         return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.SUFFICIENT_READY_PODS, message=found)
@@ -126,7 +126,7 @@ def _list_indices(indices: Iterable[int]) -> str:
 
 
 class ReplicaHealth(Enum):
-    """How one group replica stands, as seen by its group."""
+    """The health of one group replica."""
 
     BREACHED = auto()
     UNKNOWN = auto()
@@ -135,17 +135,18 @@ class ReplicaHealth(Enum):
 
 
 class GroupReplica(msgspec.Struct, frozen=True, kw_only=True):
-    """One group replica as its group judges it; `None` stands for a clique that does not exist."""
+    """One replica of a group; `None` stands for a clique that does not exist."""
 
     cliques: tuple[CliqueView | None, ...]
     # Its recreation is recorded and not finished.
     is_coming_back: bool = False
-    # A clique that is missing was never made: its PodGang does not exist, or never listed a pod of it.
+    # A clique was not created yet: its PodGang does not exist, or never referenced a pod of it. Or it was scaled in and
+    # is wanted again before it is gone.
     is_unmade: bool = False
 
 
 def group_replica_health(replica: GroupReplica) -> ReplicaHealth:
-    """What was never there cannot be lost: only a replica that is made anew, or lost a clique, is in doubt."""
+    """Return the health of a replica. It is unknown only while the replica is recreated, or after it lost a clique."""
     verdicts = [clique_breach(clique) for clique in replica.cliques if clique is not None and not clique.is_terminating]
     if any(verdict.is_true for verdict in verdicts):
         return ReplicaHealth.BREACHED
@@ -165,7 +166,7 @@ def is_group_updating(group: PodCliqueScalingGroup) -> bool:
 
 
 def group_verdict(group: PodCliqueScalingGroup, replicas: Sequence[GroupReplica]) -> ConditionResult:
-    """The group's own condition; while it rolls, nothing can be concluded. One without replicas is scaled to zero."""
+    """Decide whether the group is below its minimum. Unknown during an update; a group without replicas is at zero."""
     if not replicas:
         return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.SCALED_TO_ZERO, message=AT_ZERO)
     found = group_breach(map(group_replica_health, replicas), group.spec.min_available)
@@ -175,12 +176,12 @@ def group_verdict(group: PodCliqueScalingGroup, replicas: Sequence[GroupReplica]
 
 
 def group_breach(healths: Iterable[ReplicaHealth], min_available: int) -> ConditionResult:
-    """True when too few replicas can still be good; Unknown when that cannot be told yet."""
+    """Return True if too few replicas can be healthy, Unknown while that is not certain."""
     seen = tuple(healths)
     good = seen.count(ReplicaHealth.GOOD)
     breached = seen.count(ReplicaHealth.BREACHED)
     unknown = seen.count(ReplicaHealth.UNKNOWN)
-    found = f"{good} of at least {min_available} replicas are good, {breached} in breach, {unknown} unknown"
+    found = f"{good} of at least {min_available} replicas are healthy, {breached} in breach, {unknown} unknown"
     if breached and good + unknown < min_available:
         return ConditionResult(
             status=ConditionStatus.TRUE, reason=Reason.INSUFFICIENT_AVAILABLE_REPLICAS, message=found

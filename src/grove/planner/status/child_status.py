@@ -1,4 +1,4 @@
-"""The statuses of cliques, groups and gangs, from the same facts. That of the set is in `set_status.py`."""
+"""Statuses of cliques, groups and gangs. That of the set is in `set_status.py`."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ from grove.api.types.meta import (
     find_condition,
     is_condition_true,
 )
-from grove.api.types.podclique import CliqueRollingUpdateProgress
+from grove.api.types.podclique import CliqueRollingUpdateProgress, PodCliqueStatus
 from grove.api.types.podcliquescalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup, ScalingGroupStatus
 from grove.api.types.podcliqueset import (
     GroupConfig,
@@ -25,7 +25,7 @@ from grove.api.types.podgang import GangPhase, PodGang, PodGangStatus
 from grove.backends.base import SchedulerMessage
 from grove.planner.actions import EventRecord, Severity, StatusPriority, StatusWrite, subject_of
 from grove.planner.gangs.podgang import incarnation_of
-from grove.planner.pods.create_backoff import CreateBackoff
+from grove.planner.gangs.rejected_gangs import CreateBackoff
 from grove.planner.rollout.clique_update import CliqueRoll
 from grove.planner.rollout.group_update import GroupRoll
 from grove.planner.rollout.update_progress import clique_update_progress, group_update_progress
@@ -43,44 +43,81 @@ from grove.planner.status.availability import (
 )
 from grove.planner.status.status_patch import (
     breach_moved,
-    no,
-    urgency_of,
+    condition_false,
+    condition_true,
+    status_priority,
     with_condition,
     without_condition,
     without_former_types,
     write_status,
-    yes,
 )
 from grove.planner.teardown.gang_termination import effective_delay
 from grove.planner.training.failure_evidence import describe_failure, find_first_failure, find_index_failure
 from grove.planner.views import MOST_FAILURES, CliqueView, is_starting_again
+
+# The cliques of each replica of a group; None: the clique does not exist.
+GroupCliques = Sequence[Sequence[CliqueView | None]]
 
 
 def clique_status(
     context: SetContext,
     template_name: str,
     clique: CliqueView,
-    refusal: CreateBackoff | None,
+    backoff: CreateBackoff | None,
     roll: CliqueRoll | None,
     now: datetime,
 ) -> StatusWrite | None:
-    """`roll` is the update of a standalone clique; a member is updated by its group."""
+    """Return the write of a clique's status, or None if nothing changed.
+
+    `roll` is the update of a standalone clique. A member is updated by its group.
+    """
     old = clique.clique.status
     metadata = clique.clique.metadata
-    conditions = without_former_types(old.conditions)
-    breach = clique_breach(clique)
+    progress = old.rolling_update_progress if roll is None else roll.progress
+    conditions = _clique_conditions(clique, backoff, now)
+    status = _build_clique_status(context, template_name, clique, conditions, progress)
+    priority = status_priority(
+        is_durable=_is_durable_change(old, status), is_transition=clique.ready_count == clique.replicas
+    )
+    delay = effective_delay(context, metadata)
+    write = write_status(PODCLIQUES, metadata, old, status, priority, delay=delay, is_training=context.is_training)
+    if status.updated_replicas < old.updated_replicas:
+        write = _mark_lowered_count(write)
+    newly_failed = sorted(clique.failed_indices.difference(old.failed_indices))
+    if write is None or not newly_failed:
+        return write
+    return msgspec.structs.replace(
+        write, on_success=(*write.on_success, *(_failed_index_event(clique, i) for i in newly_failed))
+    )
+
+
+def _clique_conditions(clique: CliqueView, backoff: CreateBackoff | None, now: datetime) -> tuple[Condition, ...]:
+    conditions = without_former_types(clique.clique.status.conditions)
     for type_, verdict in (
         (ConditionType.POD_CLIQUE_SCHEDULED, clique_scheduled(clique)),
-        (ConditionType.MIN_AVAILABLE_BREACHED, breach),
+        (ConditionType.MIN_AVAILABLE_BREACHED, clique_breach(clique)),
     ):
         conditions = with_condition(conditions, type_, verdict, now)
-    conditions = _with_refusal(conditions, refusal, now)
+    conditions = _with_pods_rejected(conditions, backoff, now)
     if clique.is_done:
-        verdict = yes(Reason.ALL_PODS_SUCCEEDED, f"all {clique.replicas} pods ended with exit code 0")
+        verdict = condition_true(Reason.ALL_PODS_SUCCEEDED, f"all {clique.replicas} pods ended with exit code 0")
         conditions = with_condition(conditions, ConditionType.SUCCEEDED, verdict, now)
-    progress = old.rolling_update_progress if roll is None else roll.progress
-    is_settled = _is_settled(clique, context.template_hashes[template_name]) and not _is_open(progress)
-    status = msgspec.structs.replace(
+    return conditions
+
+
+def _build_clique_status(
+    context: SetContext,
+    template_name: str,
+    clique: CliqueView,
+    conditions: tuple[Condition, ...],
+    progress: CliqueRollingUpdateProgress | None,
+) -> PodCliqueStatus:
+    old = clique.clique.status
+    metadata = clique.clique.metadata
+    target = context.template_hashes[template_name]
+    is_settled = _is_settled(clique, target) and not _is_open(progress)
+    is_failing = clique.is_finite and is_condition_true(conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    return msgspec.structs.replace(
         old,
         observed_generation=metadata.generation,
         replicas=len(clique.active) + len(clique.failed) + len(clique.succeeded),
@@ -90,8 +127,8 @@ def clique_status(
         updated_replicas=clique.active_hashes.get(context.newest_hashes[template_name], 0),
         was_available=was_available(clique),
         succeeded_indices=tuple(sorted(clique.done_indices)),
-        failed_indices=tuple(sorted(clique.given_up)),
-        first_failure=find_first_failure(clique) if clique.is_finite and breach.is_true else None,
+        failed_indices=tuple(sorted(clique.failed_indices)),
+        first_failure=find_first_failure(clique) if is_failing else None,
         hpa_pod_selector=_clique_selector(context, metadata),
         conditions=conditions,
         current_pod_template_hash=clique.template_hash if is_settled else old.current_pod_template_hash,
@@ -99,55 +136,46 @@ def clique_status(
         if is_settled
         else old.current_pod_clique_set_generation_hash,
         rolling_update_progress=progress,
-        update_progress=clique_update_progress(
-            old.update_progress, progress, context, context.template_hashes[template_name]
-        ),
+        update_progress=clique_update_progress(old.update_progress, progress, context, target),
     )
-    # Facts that later decisions rest on: the sticky flag, and the instant at which a breach began or ended.
-    is_fact = (
-        status.was_available != old.was_available
-        or breach_moved(old.conditions, conditions)
-        # At zero its pods go: that it starts again later is known before that.
-        or (old.was_available and is_starting_again(old.conditions) != is_starting_again(conditions))
-        or progress != old.rolling_update_progress
-        # What ended well is remembered before anybody can take the pod away.
-        or status.succeeded_indices != old.succeeded_indices
-        or status.failed_indices != old.failed_indices
-        or status.first_failure != old.first_failure
-    )
-    is_news = clique.ready_count == clique.replicas
-    urgency = urgency_of(is_fact=is_fact, is_news=is_news)
-    delay = effective_delay(context, metadata)
-    write = write_status(PODCLIQUES, metadata, old, status, urgency, delay=delay, is_training=context.is_training)
-    if status.updated_replicas < old.updated_replicas:
-        write = _take_back(write)
-    news = sorted(clique.given_up.difference(old.failed_indices))
-    if write is None or not news:
-        return write
-    return msgspec.structs.replace(write, on_success=(*write.on_success, *(_given_up(clique, i) for i in news)))
 
 
-def _take_back(write: StatusWrite | None) -> StatusWrite | None:
-    """A status that counted units as updated which are not any more is corrected without delay."""
+def _is_durable_change(old: PodCliqueStatus, new: PodCliqueStatus) -> bool:
+    """Return whether later decisions depend on what changes, so that it must be written before anything is done."""
+    return (
+        new.was_available != old.was_available
+        or breach_moved(old.conditions, new.conditions)
+        # The pods of a clique at zero are deleted. That it will start again must be stored before that.
+        or (old.was_available and is_starting_again(old.conditions) != is_starting_again(new.conditions))
+        or new.rolling_update_progress != old.rolling_update_progress
+        # A success must be stored before its pod can be deleted.
+        or new.succeeded_indices != old.succeeded_indices
+        or new.failed_indices != old.failed_indices
+        or new.first_failure != old.first_failure
+    )
+
+
+def _mark_lowered_count(write: StatusWrite | None) -> StatusWrite | None:
+    """Mark a write that lowers a count of updated units: it is not delayed."""
     if write is None:
         return None
-    urgency = StatusPriority.NEWS if write.urgency is StatusPriority.COUNT else write.urgency
-    return msgspec.structs.replace(write, takes_back=True, urgency=urgency)
+    priority = StatusPriority.TRANSITION if write.priority is StatusPriority.COUNTS else write.priority
+    return msgspec.structs.replace(write, lowers_updated_count=True, priority=priority)
 
 
-def _given_up(clique: CliqueView, index: int) -> EventRecord:
+def _failed_index_event(clique: CliqueView, index: int) -> EventRecord:
     failure = find_index_failure(clique, index)
     evidence = f"; last: {describe_failure(failure)}" if failure is not None else ""
     return EventRecord(
         subject=subject_of(PODCLIQUES, clique.clique.metadata),
         reason=EventReason.INDEX_GIVEN_UP,
-        message=f"index {index} failed {MOST_FAILURES} times and is not tried any more{evidence}",
+        message=f"index {index} failed {MOST_FAILURES} times and is not retried{evidence}",
         severity=Severity.WARNING,
     )
 
 
 def _is_settled(clique: CliqueView, target: str) -> bool:
-    """Its object and all its pods are those of the template that its replica runs."""
+    """Return whether the clique and all its pods have the template of their replica."""
     return clique.template_hash == target and all(hash_ == target for hash_ in clique.active_hashes)
 
 
@@ -161,12 +189,12 @@ def _clique_selector(context: SetContext, metadata: ObjectMeta) -> str | None:
     return labels.selector({**labels.default_labels(context.name), labels.PODCLIQUE: metadata.name})
 
 
-def _with_refusal(
-    conditions: tuple[Condition, ...], refusal: CreateBackoff | None, now: datetime
+def _with_pods_rejected(
+    conditions: tuple[Condition, ...], backoff: CreateBackoff | None, now: datetime
 ) -> tuple[Condition, ...]:
-    if refusal is None:
+    if backoff is None:
         return without_condition(conditions, ConditionType.PODS_REJECTED)
-    verdict = ConditionResult(status=ConditionStatus.TRUE, reason=Reason.CREATE_REJECTED, message=refusal.message)
+    verdict = ConditionResult(status=ConditionStatus.TRUE, reason=Reason.CREATE_REJECTED, message=backoff.message)
     return with_condition(conditions, ConditionType.PODS_REJECTED, verdict, now)
 
 
@@ -174,24 +202,46 @@ def group_status(
     context: SetContext,
     config: GroupConfig,
     group: PodCliqueScalingGroup,
-    replicas: Sequence[Sequence[CliqueView | None]],
-    judged: Sequence[GroupReplica],
+    replicas: Sequence[GroupReplica],
+    cliques: GroupCliques,
     roll: GroupRoll | None,
     now: datetime,
 ) -> StatusWrite | None:
-    """`replicas` holds, per group replica, its cliques; None for one that does not exist."""
+    """Return the write of a group's status, or None if nothing changed."""
     old = group.status
-    verdict = group_verdict(group, judged)
+    verdict = group_verdict(group, replicas)
     conditions = with_condition(old.conditions, ConditionType.MIN_AVAILABLE_BREACHED, verdict, now)
+    progress = old.rolling_update_progress if roll is None else roll.progress
+    status = _build_group_status(context, config, group, cliques, conditions, progress)
+    # Whether the group or the set decides about a broken replica must be stored before one of them acts.
+    stored = find_condition(old.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    is_other = verdict.status != (ConditionStatus.FALSE if stored is None else stored.status)
+    priority = status_priority(
+        is_durable=is_other or progress != old.rolling_update_progress,
+        is_transition=status.available_replicas == status.replicas,
+    )
+    write = write_status(GROUPS, group.metadata, old, status, priority, delay=effective_delay(context, group.metadata))
+    is_less = status.updated_replicas < old.updated_replicas or _updated_cliques(status) < _updated_cliques(old)
+    return _mark_lowered_count(write) if is_less else write
+
+
+def _build_group_status(
+    context: SetContext,
+    config: GroupConfig,
+    group: PodCliqueScalingGroup,
+    replicas: GroupCliques,
+    conditions: tuple[Condition, ...],
+    progress: GroupRollingUpdateProgress | None,
+) -> ScalingGroupStatus:
+    old = group.status
     members = [member.name for member in context.members[config.name]]
     updated = [[_is_newest(context, name, c) for name, c in zip(members, cliques, strict=True)] for cliques in replicas]
-    progress = old.rolling_update_progress if roll is None else roll.progress
     is_settled = not _is_open(progress) and all(
         c is not None and _is_settled(c, context.template_hashes[name])
         for cliques in replicas
         for name, c in zip(members, cliques, strict=True)
     )
-    status = msgspec.structs.replace(
+    return msgspec.structs.replace(
         old,
         replicas=group.spec.replicas,
         scheduled_replicas=sum(all(c is not None and is_scheduled(c) for c in cliques) for cliques in replicas),
@@ -218,15 +268,6 @@ def group_status(
             total_count=sum(len(found) for found in updated),
         ),
     )
-    # Whether the group or the set decides about a broken replica is known before one of them acts.
-    known = find_condition(old.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
-    is_other = verdict.status != (ConditionStatus.FALSE if known is None else known.status)
-    is_fact = is_other or progress != old.rolling_update_progress
-    is_news = status.available_replicas == status.replicas
-    urgency = urgency_of(is_fact=is_fact, is_news=is_news)
-    write = write_status(GROUPS, group.metadata, old, status, urgency, delay=effective_delay(context, group.metadata))
-    is_less = status.updated_replicas < old.updated_replicas or _updated_cliques(status) < _updated_cliques(old)
-    return _take_back(write) if is_less else write
 
 
 def _updated_cliques(status: ScalingGroupStatus) -> int:
@@ -234,12 +275,12 @@ def _updated_cliques(status: ScalingGroupStatus) -> int:
 
 
 def _is_newest(context: SetContext, template_name: str, clique: CliqueView | None) -> bool:
-    """Does the clique, and every pod of it, run the newest template?"""
+    """Return whether the clique and all its pods have the newest template."""
     return clique is not None and _is_settled(clique, context.newest_hashes[template_name])
 
 
 class GangHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """A gang's phase and conditions, before their times."""
+    """The phase and conditions of a gang, without times."""
 
     phase: GangPhase
     verdicts: tuple[tuple[ConditionType, ConditionResult], ...]
@@ -262,9 +303,9 @@ _AT_ZERO = tuple(
 
 
 def gang_health(
-    gang: PodGang, cliques: Sequence[CliqueView], clique_count: int, said: Sequence[SchedulerMessage] = ()
+    gang: PodGang, cliques: Sequence[CliqueView], clique_count: int, scheduler_messages: Sequence[SchedulerMessage] = ()
 ) -> GangHealth:
-    """`said` is what the scheduler says of it."""
+    """Compute the phase and conditions of a gang. `scheduler_messages` come from its scheduler object."""
     created = len(cliques) == clique_count and all(c.existing_count >= c.replicas for c in cliques)
     is_initialized = created or is_condition_true(gang.status.conditions, ConditionType.INITIALIZED)
     unscheduled = _first_below(cliques, clique_count, lambda c: c.placed_count, "scheduled")
@@ -280,34 +321,36 @@ def gang_health(
         verdicts=(
             (
                 ConditionType.INITIALIZED,
-                yes(Reason.PODS_CREATED, "every pod exists")
+                condition_true(Reason.PODS_CREATED, "every pod exists")
                 if is_initialized
-                else no(Reason.PODS_CREATION_PENDING, "some pods do not exist yet"),
+                else condition_false(Reason.PODS_CREATION_PENDING, "some pods do not exist yet"),
             ),
             (
                 ConditionType.SCHEDULED,
-                no(Reason.MINIMUM_NOT_SCHEDULED, _with_words(unscheduled, said))
+                condition_false(Reason.MINIMUM_NOT_SCHEDULED, _with_scheduler_message(unscheduled, scheduler_messages))
                 if unscheduled
-                else yes(Reason.MINIMUM_SCHEDULED, "every podgroup has its minimum on nodes"),
+                else condition_true(Reason.MINIMUM_SCHEDULED, "every podgroup has its minimum on nodes"),
             ),
             (
                 ConditionType.READY,
-                no(Reason.MINIMUM_NOT_READY, unready)
+                condition_false(Reason.MINIMUM_NOT_READY, unready)
                 if unready
-                else yes(Reason.MINIMUM_READY, "every podgroup has its minimum ready"),
+                else condition_true(Reason.MINIMUM_READY, "every podgroup has its minimum ready"),
             ),
             (
                 ConditionType.UNHEALTHY,
-                yes(Reason.MINIMUM_LOST, f"{lost[0].name} had its minimum of {lost[0].min_available} ready and lost it")
+                condition_true(
+                    Reason.MINIMUM_LOST, f"{lost[0].name} had its minimum of {lost[0].min_available} ready and lost it"
+                )
                 if lost
-                else no(Reason.MINIMUM_KEPT, "no podgroup lost its minimum"),
+                else condition_false(Reason.MINIMUM_KEPT, "no podgroup lost its minimum"),
             ),
         ),
     )
 
 
-def _with_words(message: str, said: Sequence[SchedulerMessage]) -> str:
-    return f"{message}; the scheduler: {said[0].message}" if said else message
+def _with_scheduler_message(message: str, scheduler_messages: Sequence[SchedulerMessage]) -> str:
+    return f"{message}; the scheduler: {scheduler_messages[0].message}" if scheduler_messages else message
 
 
 def _first_below(cliques: Sequence[CliqueView], clique_count: int, count: Any, word: str) -> str:
@@ -320,7 +363,7 @@ def _first_below(cliques: Sequence[CliqueView], clique_count: int, count: Any, w
 
 
 def gang_status(
-    gang: PodGang, health: GangHealth, now: datetime, said: Sequence[SchedulerMessage] = ()
+    gang: PodGang, health: GangHealth, now: datetime, scheduler_messages: Sequence[SchedulerMessage] = ()
 ) -> StatusWrite | None:
     old = gang.status
     conditions = old.conditions
@@ -331,19 +374,21 @@ def gang_status(
         phase=health.phase,
         conditions=conditions,
         placement_score=old.placement_score,
-        # Of a gang without podgroups nothing was placed.
+        # A gang without podgroups was not placed.
         placed_incarnation=incarnation_of(gang) if is_scheduled and gang.spec.podgroups else old.placed_incarnation,
     )
-    write = write_status(PODGANGS, gang.metadata, old, status, urgency_of(is_news=health.phase == GangPhase.RUNNING))
-    if write is None or not said or health.phase != GangPhase.PENDING:
+    write = write_status(
+        PODGANGS, gang.metadata, old, status, status_priority(is_transition=health.phase == GangPhase.RUNNING)
+    )
+    if write is None or not scheduler_messages or health.phase != GangPhase.PENDING:
         return write
     known = find_condition(old.conditions, ConditionType.SCHEDULED)
-    if known is not None and said[0].message in known.message:
+    if known is not None and scheduler_messages[0].message in known.message:
         return write
     failed = EventRecord(
         subject=subject_of(PODGANGS, gang.metadata),
         reason=EventReason.FAILED_SCHEDULING,
-        message=said[0].message,
+        message=scheduler_messages[0].message,
         severity=Severity.WARNING,
     )
     return msgspec.structs.replace(write, on_success=(*write.on_success, failed))

@@ -12,12 +12,12 @@ from grove.api.values.times import ceil_second
 from grove.planner.actions import CreateRejection, Plan, PlanStruct, StatusPriority, earliest
 from grove.planner.snapshot import Snapshot
 from grove.planner.status.availability import ConditionResult
-from grove.planner.status.status_patch import with_condition, without_condition, write_status, yes
+from grove.planner.status.status_patch import condition_true, with_condition, without_condition, write_status
 from grove.planner.status.write_failures import advise, describe, heading, lasting_at, reason_of
 
 
-class _Trouble(PlanStruct):
-    """One thing that keeps failing."""
+class _Failure(PlanStruct):
+    """One write that keeps failing."""
 
     since: datetime
     key: str
@@ -39,58 +39,59 @@ def with_reconcile_failed(
     """Return the conditions with what fails now, or without the condition if nothing does.
 
     `lastTransitionTime` is that of the first failure. The condition stays as it is while it is not known whether its
-    cause is over: after a restart, until everything was tried again. `excess` says that the set is scaled beyond its
-    object budget.
+    cause is over: after a restart, until everything was retried. `excess`: the set exceeds its object budget.
     """
     if snapshot.context.errors:
-        return with_condition(conditions, ConditionType.RECONCILE_FAILED, _invalid(snapshot), now)
+        return with_condition(conditions, ConditionType.RECONCILE_FAILED, _describe_invalid(snapshot), now)
     if excess:
-        verdict = yes(Reason.OBJECT_BUDGET_EXCEEDED, excess)
+        verdict = condition_true(Reason.OBJECT_BUDGET_EXCEEDED, excess)
         return with_condition(conditions, ConditionType.RECONCILE_FAILED, verdict, now)
-    return _with_troubles(snapshot, conditions, failures, now)
+    return _with_failures(snapshot, conditions, failures, now)
 
 
-def _with_troubles(
+def _with_failures(
     snapshot: Snapshot, conditions: tuple[Condition, ...], failures: tuple[CreateRejection, ...], now: datetime
 ) -> tuple[Condition, ...]:
     type_ = ConditionType.RECONCILE_FAILED
     reported = find_condition(conditions, type_)
-    troubles = sorted((*map(_rejected, failures), *_lasting(snapshot, now)), key=lambda one: (one.since, one.key))
-    if not troubles:
+    found_failures = sorted(
+        (*map(_read_rejection, failures), *_find_lasting(snapshot, now)), key=lambda one: (one.since, one.key)
+    )
+    if not found_failures:
         return conditions if reported and _may_stay(snapshot, reported) else without_condition(conditions, type_)
-    first = troubles[0]
+    first = found_failures[0]
     since = _since(first, reported)
-    # A message about a taken name says itself what to do.
+    # The message about a taken name contains its own advice.
     advice = "" if first.reason is Reason.NAME_TAKEN else advise(first.code, first.message)
-    more_count = len(troubles) - 1
+    more_count = len(found_failures) - 1
     message = describe(
         first.target, first.verb, first.code, first.message, since, advice=advice, more_count=more_count
     )  # fmt: skip
-    return with_condition(conditions, type_, yes(first.reason, message), since)
+    return with_condition(conditions, type_, condition_true(first.reason, message), since)
 
 
 def report_failed_writes(plan: Plan, snapshot: Snapshot, now: datetime) -> Plan:
-    """Return a plan that judges nothing of the set, such as that of its deletion, with what keeps failing of it."""
+    """Add the failing writes to a plan that does not write the status of the set, such as that of its deletion."""
     pcs = snapshot.pcs
     if any(status.uid == pcs.metadata.uid for status in plan.statuses):
         return plan
-    conditions = _with_troubles(snapshot, pcs.status.conditions, snapshot.failures, now)
+    conditions = _with_failures(snapshot, pcs.status.conditions, snapshot.failures, now)
     status = msgspec.structs.replace(pcs.status, conditions=conditions)
-    write = write_status(PODCLIQUESETS, pcs.metadata, pcs.status, status, StatusPriority.NEWS)
+    write = write_status(PODCLIQUESETS, pcs.metadata, pcs.status, status, StatusPriority.TRANSITION)
     return msgspec.structs.replace(plan, statuses=(*plan.statuses, write)) if write else plan
 
 
-def wake_for_failed_writes(plan: Plan, snapshot: Snapshot, now: datetime) -> Plan:
-    """Return the plan that wakes up when the next failed write is to be reported."""
+def requeue_for_failed_writes(plan: Plan, snapshot: Snapshot, now: datetime) -> Plan:
+    """Return the plan with a reconcile at the time when the next failed write must be reported."""
     if not snapshot.failed_writes:
         return plan
     requeue_at = earliest(plan.requeue_at, lasting_at(snapshot.failed_writes, now))
     return msgspec.structs.replace(plan, requeue_at=requeue_at)
 
 
-def _invalid(snapshot: Snapshot) -> ConditionResult:
+def _describe_invalid(snapshot: Snapshot) -> ConditionResult:
     reason = Reason.OBJECT_BUDGET_EXCEEDED if snapshot.context.is_over_budget else Reason.INVALID_SPEC
-    return yes(reason, "; ".join(str(error) for error in snapshot.context.errors))
+    return condition_true(reason, "; ".join(str(error) for error in snapshot.context.errors))
 
 
 def _may_stay(snapshot: Snapshot, reported: Condition) -> bool:
@@ -99,8 +100,8 @@ def _may_stay(snapshot: Snapshot, reported: Condition) -> bool:
     return bool(snapshot.failed_writes) or not snapshot.is_tried
 
 
-def _rejected(failure: CreateRejection) -> _Trouble:
-    return _Trouble(
+def _read_rejection(failure: CreateRejection) -> _Failure:
+    return _Failure(
         since=failure.first_at,
         key=failure.key,
         reason=Reason.NAME_TAKEN if failure.code == Reason.NAME_TAKEN else Reason.CREATE_REJECTED,
@@ -111,11 +112,11 @@ def _rejected(failure: CreateRejection) -> _Trouble:
     )
 
 
-def _lasting(snapshot: Snapshot, now: datetime) -> Iterator[_Trouble]:
+def _find_lasting(snapshot: Snapshot, now: datetime) -> Iterator[_Failure]:
     for failed in snapshot.failed_writes:
         if failed.is_lasting(now):
             write = failed.write
-            yield _Trouble(
+            yield _Failure(
                 since=failed.first_at,
                 key=f"{write.resource}/{write.name}",
                 reason=reason_of(failed.code, failed.message),
@@ -126,10 +127,10 @@ def _lasting(snapshot: Snapshot, now: datetime) -> Iterator[_Trouble]:
             )
 
 
-def _since(trouble: _Trouble, reported: Condition | None) -> datetime:
+def _since(failure: _Failure, reported: Condition | None) -> datetime:
     """Return when it began; an operator that was restarted knows the time that it reported before."""
-    since = ceil_second(trouble.since)
+    since = ceil_second(failure.since)
     if reported is None or reported.status != ConditionStatus.TRUE or reported.last_transition_time is None:
         return since
-    is_same = reported.message.startswith(heading(trouble.target, trouble.verb))
+    is_same = reported.message.startswith(heading(failure.target, failure.verb))
     return min(since, reported.last_transition_time) if is_same else since

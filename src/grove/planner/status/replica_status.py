@@ -19,7 +19,7 @@ from grove.planner.views import CliqueView, ReplicaView
 
 
 class ReplicaSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What one replica adds to the status of its set."""
+    """The part of one replica in the status of its set."""
 
     is_available: bool = False
     # Some pod that is not terminating has phase Running.
@@ -32,6 +32,8 @@ class ReplicaSummary(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[CreateRejection, ...] = ()
     # Teardowns that are due, and held by a mass outage.
     held_count: int = 0
+    # Deletions of its update are due, and held by a mass outage.
+    is_update_held: bool = False
     # Why its gangs are not placed all or nothing, and which requests its scheduler does not support, in words.
     gangless: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
@@ -62,20 +64,22 @@ def summarize_replica(
     failures: tuple[CreateRejection, ...],
     *,
     held_count: int,
+    is_update_held: bool,
 ) -> ReplicaSummary:
     """Return what a replica adds to the status of its set; `statuses` are the writes for its children."""
     reported = (name for state in gangs for name in state.cliques)
     return ReplicaSummary(
         is_available=is_set_replica_available(facts),
         is_running=is_replica_running(facts.replica),
-        is_overstated=any(status.takes_back for status in statuses)
+        is_overstated=any(status.lowers_updated_count for status in statuses)
         or has_stale_counts(facts.context, facts.replica, reported),
         waiting_gangs=tuple(status for state in gangs for status in _waiting_gang(state)),
-        rejected_gang_count=sum(state.refusal is not None for state in gangs),
+        rejected_gang_count=sum(state.backoff is not None for state in gangs),
         failures=failures,
         held_count=held_count,
-        gangless=tuple(dict.fromkeys(words for state in gangs for words in state.mirror.gangless)),
-        unmet=tuple(dict.fromkeys(words for state in gangs for words in state.mirror.unmet)),
+        is_update_held=is_update_held,
+        gangless=tuple(dict.fromkeys(words for state in gangs for words in state.scheduler_plan.gangless)),
+        unmet=tuple(dict.fromkeys(words for state in gangs for words in state.scheduler_plan.unmet)),
     )
 
 
@@ -87,7 +91,7 @@ def plan_child_statuses(facts: ReplicaFacts, gangs: Sequence[GangState], roll: R
     # A user may change the label that holds the index. The statuses of a replica are written before it is acted on,
     # so they need the index of the replica that they are about.
     return tuple(
-        status if status.part == index else msgspec.structs.replace(status, part=index)
+        status if status.replica_index == index else msgspec.structs.replace(status, replica_index=index)
         for status in found
         if status is not None
     )
@@ -95,17 +99,17 @@ def plan_child_statuses(facts: ReplicaFacts, gangs: Sequence[GangState], roll: R
 
 def _plan_gang_statuses(facts: ReplicaFacts, state: GangState, roll: ReplicaRoll) -> Iterator[StatusWrite | None]:
     context, now = facts.context, facts.now
-    for clique in state.blueprint.cliques:
+    for clique in state.desired.cliques:
         if clique.name in state.cliques:
             view, rolled = state.cliques[clique.name], roll.cliques.get(clique.name)
-            yield clique_status(context, clique.template.name, view, state.refusal, rolled, now)
+            yield clique_status(context, clique.template.name, view, state.backoff, rolled, now)
     yield from _plan_old_statuses(facts, state)
     if state.gang is not None and not state.gang.metadata.is_terminating:
-        health = gang_health(state.gang, state.views, state.clique_count, state.mirror.said)
-        write = gang_status(state.gang, health, now, state.mirror.said)
-        if write is not None and context.is_training and write.urgency is StatusPriority.NEWS:
+        health = gang_health(state.gang, state.views, state.clique_count, state.scheduler_plan.messages)
+        write = gang_status(state.gang, health, now, state.scheduler_plan.messages)
+        if write is not None and context.is_training and write.priority is StatusPriority.TRANSITION:
             # When a user deletes the only clique of the gang, the status of the gang alone records that it ran.
-            write = msgspec.structs.replace(write, urgency=StatusPriority.FACT)
+            write = msgspec.structs.replace(write, priority=StatusPriority.DURABLE)
         yield write
 
 
@@ -115,7 +119,7 @@ def _plan_group_statuses(facts: ReplicaFacts, roll: ReplicaRoll) -> Iterator[Sta
         if current is not None and not current.metadata.is_terminating:
             cliques, units = facts.group_cliques(group), facts.groups[group.name]
             rolled = roll.groups.get(group.name)
-            yield group_status(facts.context, group.config, current, cliques, units, rolled, facts.now)
+            yield group_status(facts.context, group.config, current, units, cliques, rolled, facts.now)
 
 
 def _plan_old_statuses(facts: ReplicaFacts, state: GangState) -> Iterator[StatusWrite]:
@@ -123,12 +127,12 @@ def _plan_old_statuses(facts: ReplicaFacts, state: GangState) -> Iterator[Status
 
     They stay until their pods are gone, and count them. No decision depends on these counts.
     """
-    for clique in state.blueprint.cliques if facts.context.is_training else ():
+    for clique in state.desired.cliques if facts.context.is_training else ():
         view = facts.replica.cliques.get(clique.name)
         if view is not None and not view.is_terminating and clique.name not in state.cliques:
             write = clique_status(facts.context, clique.template.name, view, None, None, facts.now)
             if write is not None:
-                yield msgspec.structs.replace(write, urgency=StatusPriority.COUNT, on_success=())
+                yield msgspec.structs.replace(write, priority=StatusPriority.COUNTS, on_success=())
 
 
 def has_stale_counts(context: SetContext, replica: ReplicaView, reported: Iterable[str] = ()) -> bool:
@@ -153,8 +157,8 @@ def _count_newest(context: SetContext, view: CliqueView) -> int:
 
 def _waiting_gang(state: GangState) -> Iterator[GangStatus]:
     if state.gang is None:
-        yield GangStatus(name=state.blueprint.name, phase=GangPhase.PENDING)
+        yield GangStatus(name=state.desired.name, phase=GangPhase.PENDING)
         return
     health = gang_health(state.gang, state.views, state.clique_count)
     if health.phase != GangPhase.RUNNING:
-        yield GangStatus(name=state.blueprint.name, phase=health.phase)
+        yield GangStatus(name=state.desired.name, phase=health.phase)

@@ -1,4 +1,4 @@
-"""The status of a set, from what its replicas add up to."""
+"""Status of a set, from the totals of its replicas."""
 
 from datetime import datetime
 
@@ -19,53 +19,61 @@ from grove.api.types.podcliqueset import (
     SetPhase,
     SetRollingUpdateProgress,
 )
-from grove.api.values.message_text import cut
+from grove.api.values.message_text import truncate
 from grove.api.values.times import ceil_second, wire_time
 from grove.planner.actions import CreateRejection, EventRecord, Severity, StatusPriority, StatusWrite
-from grove.planner.rollout.replica_order import RollFacts, roll_set, set_update_progress
+from grove.planner.rollout.replica_order import RollFacts, read_current_replica, roll_set, set_update_progress
 from grove.planner.rollout.stall import remedy
-from grove.planner.snapshot import UNTIL_TOLD, SetContext, Snapshot
+from grove.planner.snapshot import UNTIL_RELEASED, SetContext, Snapshot
 from grove.planner.status.availability import ConditionResult
 from grove.planner.status.reconcile_failed import with_reconcile_failed
+from grove.planner.status.set_conditions import (
+    SetState,
+    with_inference_conditions,
+    with_invalid_conditions,
+    with_training_conditions,
+)
 from grove.planner.status.status_patch import (
-    urgency_of,
+    condition_true,
+    status_priority,
     with_condition,
     without_condition,
     without_former_types,
     write_status,
-    yes,
 )
-from grove.planner.training.lifecycle import TrainingOutcome, announcements, phase_of
+from grove.planner.training.lifecycle import TrainingOutcome, set_phase, training_events
 
 LISTED_GANGS = 100
 LISTED_ERRORS = 20
 
 
 class SetFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the replicas of a set add up to."""
+    """The totals of the replicas of a set."""
 
     available_replicas: int
     updated_replicas: int
     waiting_gangs: tuple[GangStatus, ...]
     failures: tuple[CreateRejection, ...]
-    # A pod that stays has phase Running; None: not looked at, so the phase stays.
+    # A pod that is not terminating has phase Running; None: not observed, so the phase stays.
     is_running: bool | None = None
     # Teardowns that are due and held.
     held_count: int = 0
-    # Why its gangs are not placed all or nothing, and what else its scheduler does not do, in words.
+    # Deletions of its update are due and held.
+    is_update_held: bool = False
+    # Why its gangs are not placed all or nothing, and what else its scheduler does not support.
     gangless: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
-    # How its update stands; None: nobody looked, so what was known last stays.
+    # The state of its update; None: not computed, so the stored progress stays.
     roll: RollFacts | None = None
-    # How the run of a training set stands.
+    # The outcome of a training set so far.
     training_status: TrainingOutcome | None = None
-    # The templates that it asks for now are stored: only then was its spec taken in.
+    # Its current templates are stored. Only then observedGeneration is updated.
     is_stored: bool = True
-    # Some of its children count units as updated that are not: their statuses are written first.
+    # A child status counts too many units as updated: it is written first.
     is_overstated: bool = False
     newest_hash: str = ""
     is_on_delete: bool = False
-    # It is scaled beyond its object budget, in words; "": it is not.
+    # Why it exceeds its object budget; "": it does not.
     excess: str = ""
 
 
@@ -73,10 +81,10 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
     pcs, context = snapshot.pcs, snapshot.context
     old = pcs.status
     conditions = _with_topology(context, without_former_types(old.conditions), now)
-    conditions = _with_unbuilt(context, conditions, now)
+    conditions = _with_unsupported_fields(context, conditions, now)
     conditions = with_reconcile_failed(snapshot, conditions, facts.failures, now, excess=facts.excess)
-    conditions = _with_held(conditions, facts.held_count, snapshot.hold_until, now)
-    scheduling = _scheduling(context, facts)
+    conditions = _with_held(conditions, facts, snapshot.hold_until, now)
+    scheduling = _scheduling_conditions(context, facts)
     for type_, verdict in scheduling.items():
         conditions = (
             with_condition(conditions, type_, verdict, now)
@@ -88,13 +96,13 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
         progress = roll_set(pcs, facts.newest_hash, facts.roll, is_on_delete=facts.is_on_delete, now=now)
         counts = set_update_progress(progress, facts.roll)
         conditions = _with_stall(conditions, progress, facts.roll, now)
-    # Who reads the set first and its children second never finds an old success under a new generation.
-    is_taken_in = facts.is_stored and not facts.is_overstated
+    # A client that reads the set and then its children must not find old counts under a new generation.
+    is_observed = facts.is_stored and not facts.is_overstated
     status = msgspec.structs.replace(
         old,
         rolling_update_progress=progress,
         update_progress=counts,
-        observed_generation=pcs.metadata.generation if is_taken_in else old.observed_generation,
+        observed_generation=pcs.metadata.generation if is_observed else old.observed_generation,
         conditions=conditions,
         last_errors=_last_errors(context, facts.failures, old.last_errors, now),
         replicas=pcs.spec.replicas,
@@ -106,31 +114,66 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
         phase=_phase(snapshot, facts),
     )
     if facts.training_status is not None:
-        status = _with_course(status, facts.training_status, now)
+        status = _with_training(status, facts.training_status, now)
+    elif not context.is_training:
+        status = msgspec.structs.replace(status, conditions=_with_state(snapshot, facts, status, now))
     is_seen_now = old.observed_generation not in (None, status.observed_generation)
-    is_news = status.available_replicas == status.replicas or is_seen_now
-    # Whose turn it is, and what the turn aims at, is known before anything is done about it.
-    is_fact = _turn(old) != _turn(status) or _course(old) != _course(status)
-    write = write_status(PODCLIQUESETS, pcs.metadata, old, status, urgency_of(is_fact=is_fact, is_news=is_news))
+    is_transition = status.available_replicas == status.replicas or is_seen_now
+    # The replica that is updated, and its target, are stored before anything is done about it.
+    is_durable = _update_state(old) != _update_state(status) or _training_state(old) != _training_state(status)
+    write = write_status(
+        PODCLIQUESETS, pcs.metadata, old, status, status_priority(is_durable=is_durable, is_transition=is_transition)
+    )
     if write is None:
         return None
-    told = announcements(pcs, context, facts.training_status) if facts.training_status is not None else ()
+    reported = training_events(pcs, context, facts.training_status) if facts.training_status is not None else ()
     return msgspec.structs.replace(
-        write, on_success=(*write.on_success, *_warnings(context, old.conditions, scheduling), *told)
+        write, on_success=(*write.on_success, *_scheduling_events(context, old.conditions, scheduling), *reported)
     )
 
 
-def _scheduling(context: SetContext, facts: SetFacts) -> dict[ConditionType, ConditionResult | None]:
-    """What the scheduler does not do for the set: said in conditions, and once in an event each."""
+def _with_state(
+    snapshot: Snapshot, facts: SetFacts, status: PodCliqueSetStatus, now: datetime
+) -> tuple[Condition, ...]:
+    """Return the conditions with `Available` and `Progressing`. They stay as they are while nothing was observed."""
+    if snapshot.context.errors:
+        return with_invalid_conditions(status.conditions, status.observed_generation, now)
+    if facts.roll is None:
+        return status.conditions
+    progress = status.rolling_update_progress
+    update = progress if progress is not None and progress.update_ended_at is None else None
+    current = update.currently_updating if update is not None else None
+    is_same = current is not None and current == read_current_replica(snapshot.pcs)
+    stall = find_condition(status.conditions, ConditionType.UPDATE_STALLED)
+    state = SetState(
+        replicas=status.replicas,
+        available_replicas=status.available_replicas,
+        updated_replicas=status.updated_replicas,
+        update=update,
+        is_current_available=facts.roll.is_current_available
+        if is_same
+        else current is None or bool(current.was_available),
+        has_surplus=bool(snapshot.replicas) and snapshot.replicas[-1].index >= status.replicas,
+        waiting_gangs=status.pod_gang_statuses,
+        stall=stall.message if stall is not None else "",
+    )
+    return with_inference_conditions(status.conditions, state, status.observed_generation, now)
+
+
+def _scheduling_conditions(context: SetContext, facts: SetFacts) -> dict[ConditionType, ConditionResult | None]:
+    """Return the conditions about what the cluster does not support for the set. Each has an event."""
     no_gangs = None
     if context.scheduler_hold:
-        no_gangs = yes(Reason.MISSING_DEPENDENCY, context.scheduler_hold)
+        no_gangs = condition_true(Reason.MISSING_DEPENDENCY, context.scheduler_hold)
     elif facts.gangless:
-        no_gangs = yes(Reason.NO_GANG_SCHEDULING, "; ".join(facts.gangless))
+        no_gangs = condition_true(Reason.NO_GANG_SCHEDULING, "; ".join(facts.gangless))
     return {
         ConditionType.GANG_SCHEDULING_UNAVAILABLE: no_gangs,
-        ConditionType.SCHEDULER_LIMITED: yes(Reason.PARTIALLY_SUPPORTED, "; ".join(facts.unmet))
+        ConditionType.SCHEDULER_LIMITED: condition_true(Reason.PARTIALLY_SUPPORTED, "; ".join(facts.unmet))
         if facts.unmet
+        else None,
+        ConditionType.STARTUP_ORDER_UNAVAILABLE: condition_true(Reason.MISSING_DEPENDENCY, context.startup_hold)
+        if context.startup_hold
         else None,
     }
 
@@ -142,10 +185,10 @@ _SCHEDULING_EVENTS: dict[str, EventReason] = {
 }
 
 
-def _warnings(
+def _scheduling_events(
     context: SetContext, before: tuple[Condition, ...], scheduling: dict[ConditionType, ConditionResult | None]
 ) -> tuple[EventRecord, ...]:
-    """Warn of what is said for the first time, or in other words."""
+    """Return warnings for conditions that are new or have another message."""
     return tuple(
         EventRecord(
             subject=context.subject,
@@ -160,32 +203,27 @@ def _warnings(
 
 
 def _words(verdict: ConditionResult) -> tuple[str, str]:
-    return verdict.reason, cut(verdict.message)
+    return verdict.reason, truncate(verdict.message)
 
 
 def _phase(snapshot: Snapshot, facts: SetFacts) -> str:
     known = snapshot.pcs.status.phase
-    # Of a training set `_with_course` decides; where its run was not judged, a set that ended must not begin again.
+    # `_with_training` sets the phase of a training set. Where it is not called, a finished set stays finished.
     if known is not None and (snapshot.context.is_training or facts.is_running is None):
         return known
-    return phase_of(is_running=bool(facts.is_running))
+    return set_phase(is_running=bool(facts.is_running))
 
 
-def course_write(pcs: PodCliqueSet, status: PodCliqueSetStatus) -> tuple[StatusWrite, ...]:
-    """The status of a set that is over, if it is not written yet."""
-    write = write_status(PODCLIQUESETS, pcs.metadata, pcs.status, status, StatusPriority.FACT)
+def plan_final_status(pcs: PodCliqueSet, status: PodCliqueSetStatus) -> tuple[StatusWrite, ...]:
+    """Return the write of the final status of a training set, if it is not written yet."""
+    write = write_status(PODCLIQUESETS, pcs.metadata, pcs.status, status, StatusPriority.DURABLE)
     return (write,) if write else ()
 
 
-def _with_course(status: PodCliqueSetStatus, training_status: TrainingOutcome, now: datetime) -> PodCliqueSetStatus:
-    conditions = status.conditions
-    if training_status.failed is not None:
-        conditions = with_condition(
-            conditions, ConditionType.FAILED, yes(training_status.failed, training_status.message), now
-        )
+def _with_training(status: PodCliqueSetStatus, training_status: TrainingOutcome, now: datetime) -> PodCliqueSetStatus:
     return msgspec.structs.replace(
         status,
-        conditions=conditions,
+        conditions=with_training_conditions(status, training_status, now),
         phase=training_status.phase,
         start_time=training_status.start_time,
         restart_count=training_status.restart_count,
@@ -193,14 +231,14 @@ def _with_course(status: PodCliqueSetStatus, training_status: TrainingOutcome, n
     )
 
 
-def _course(status: PodCliqueSetStatus) -> object:
-    """What the course of a training set rests on."""
+def _training_state(status: PodCliqueSetStatus) -> object:
+    """Return the fields of a training set that later decisions depend on."""
     is_failed = find_condition(status.conditions, ConditionType.FAILED) is not None
     is_finished = status.phase in (SetPhase.SUCCEEDED, SetPhase.FAILED)
     return status.start_time, status.restart_count, is_failed, is_finished and status.phase
 
 
-def _turn(status: PodCliqueSetStatus) -> object:
+def _update_state(status: PodCliqueSetStatus) -> object:
     progress = status.rolling_update_progress
     if progress is None:
         return None
@@ -213,21 +251,26 @@ def _with_stall(
     wait = facts.wait
     if progress is None or progress.update_ended_at is not None or wait is None or not wait.is_stalled(now):
         return without_condition(conditions, ConditionType.UPDATE_STALLED)
-    turn = progress.currently_updating
-    where = f"replica {turn.replica_index}: " if turn is not None else ""
+    current_replica = progress.currently_updating
+    where = f"replica {current_replica.replica_index}: " if current_replica is not None else ""
     message = f"{where}{wait.message}; {remedy(wait.reason)}"
-    return with_condition(conditions, ConditionType.UPDATE_STALLED, yes(wait.reason, message), now)
+    return with_condition(conditions, ConditionType.UPDATE_STALLED, condition_true(wait.reason, message), now)
 
 
 def _with_held(
-    conditions: tuple[Condition, ...], held_count: int, hold_until: datetime | None, now: datetime
+    conditions: tuple[Condition, ...], facts: SetFacts, hold_until: datetime | None, now: datetime
 ) -> tuple[Condition, ...]:
-    if not held_count:
+    if not facts.held_count and not facts.is_update_held:
         return without_condition(conditions, ConditionType.TEARDOWN_HELD)
-    subject = "1 teardown is" if held_count == 1 else f"{held_count} teardowns are"
-    latest = f", at most until {wire_time(hold_until)}" if hold_until is not None and hold_until < UNTIL_TOLD else ""
-    message = f"{subject} due, and held until most nodes are ready again{latest}"
-    return with_condition(conditions, ConditionType.TEARDOWN_HELD, yes(Reason.MASS_OUTAGE, message), now)
+    teardowns = "1 teardown" if facts.held_count == 1 else f"{facts.held_count} teardowns" if facts.held_count else ""
+    deletions = "the next deletions of the update" if facts.is_update_held else ""
+    subject = " and ".join(filter(None, (teardowns, deletions)))
+    verb = "is" if subject == "1 teardown" else "are"
+    latest = (
+        f", at most until {wire_time(hold_until)}" if hold_until is not None and hold_until < UNTIL_RELEASED else ""
+    )
+    message = f"{subject} {verb} due but held until most nodes are ready again{latest}"
+    return with_condition(conditions, ConditionType.TEARDOWN_HELD, condition_true(Reason.MASS_OUTAGE, message), now)
 
 
 def _with_topology(context: SetContext, conditions: tuple[Condition, ...], now: datetime) -> tuple[Condition, ...]:
@@ -237,11 +280,13 @@ def _with_topology(context: SetContext, conditions: tuple[Condition, ...], now: 
     return with_condition(conditions, type_, verdict, now, generation=context.generation)
 
 
-def _with_unbuilt(context: SetContext, conditions: tuple[Condition, ...], now: datetime) -> tuple[Condition, ...]:
-    if not context.unbuilt:
+def _with_unsupported_fields(
+    context: SetContext, conditions: tuple[Condition, ...], now: datetime
+) -> tuple[Condition, ...]:
+    if not context.unsupported_fields:
         return without_condition(conditions, ConditionType.UNSUPPORTED_FIELDS)
-    message = "; ".join(f"{field.path}: {field.detail}" for field in context.unbuilt)
-    verdict = yes(Reason.NOT_SUPPORTED_YET, message)
+    message = "; ".join(f"{field.path}: {field.detail}" for field in context.unsupported_fields)
+    verdict = condition_true(Reason.NOT_SUPPORTED_YET, message)
     return with_condition(conditions, ConditionType.UNSUPPORTED_FIELDS, verdict, now)
 
 
@@ -253,16 +298,16 @@ ERROR_CODES = {
     "services": "ERR_SYNC_PODCLIQUESET_SERVICE",
     "controllerrevisions": "ERR_CREATE_CONTROLLERREVISION",
 }
-# What a scheduler keeps of a gang, whatever its kind.
-MIRROR_ERROR_CODE = "ERR_SYNC_PODGANG_WITH_SCHEDULER"
+# The error code of all kinds of scheduler objects.
+SCHEDULER_ERROR_CODE = "ERR_SYNC_PODGANG_WITH_SCHEDULER"
 
 
 def _last_errors(
     context: SetContext, failures: tuple[CreateRejection, ...], old: tuple[LastError, ...], now: datetime
 ) -> tuple[LastError, ...]:
     known = {(error.code, error.description): error for error in old}
-    found = [("ERR_INVALID_SPEC", cut(str(error))) for error in context.errors]
-    found += [(_code_of(failure), cut(f"{failure.key}: {failure.message}")) for failure in failures]
+    found = [("ERR_INVALID_SPEC", truncate(str(error))) for error in context.errors]
+    found += [(_code_of(failure), truncate(f"{failure.key}: {failure.message}")) for failure in failures]
     return tuple(
         known.get(error) or LastError(code=error[0], description=error[1], observed_at=ceil_second(now))
         for error in found[:LISTED_ERRORS]
@@ -270,4 +315,4 @@ def _last_errors(
 
 
 def _code_of(failure: CreateRejection) -> str:
-    return ERROR_CODES.get(failure.key.partition("/")[0], MIRROR_ERROR_CODE)
+    return ERROR_CODES.get(failure.key.partition("/")[0], SCHEDULER_ERROR_CODE)

@@ -26,7 +26,8 @@ from grove.api.types.podcliqueset import (
     PodCliqueSetStatus,
 )
 from grove.api.types.podgang import PodGangStatus
-from grove.api.values.message_text import cut
+from grove.api.values.message_text import truncate
+from grove.api.values.numbers_in_text import parse_number
 from grove.api.values.times import ceil_second, wire_time
 from grove.planner.actions import (
     WHOLE_SET,
@@ -47,10 +48,10 @@ FORMER_TYPES = ("CannotBeCarriedOut", "FieldsNotCarriedOut", "PodsRefused")
 AnyStatus = PodCliqueSetStatus | PodCliqueStatus | ScalingGroupStatus | PodGangStatus | TopologyBindingStatus
 
 
-def urgency_of(*, is_fact: bool = False, is_news: bool) -> StatusPriority:
-    if is_fact:
-        return StatusPriority.FACT
-    return StatusPriority.NEWS if is_news else StatusPriority.COUNT
+def status_priority(*, is_durable: bool = False, is_transition: bool) -> StatusPriority:
+    if is_durable:
+        return StatusPriority.DURABLE
+    return StatusPriority.TRANSITION if is_transition else StatusPriority.COUNTS
 
 
 def breach_moved(old: tuple[Condition, ...], new: tuple[Condition, ...]) -> bool:
@@ -58,11 +59,11 @@ def breach_moved(old: tuple[Condition, ...], new: tuple[Condition, ...]) -> bool
     return is_condition_true(old, type_) != is_condition_true(new, type_)
 
 
-def yes(reason: Reason, message: str) -> ConditionResult:
+def condition_true(reason: Reason, message: str) -> ConditionResult:
     return ConditionResult(status=ConditionStatus.TRUE, reason=reason, message=message)
 
 
-def no(reason: Reason, message: str) -> ConditionResult:
+def condition_false(reason: Reason, message: str) -> ConditionResult:
     return ConditionResult(status=ConditionStatus.FALSE, reason=reason, message=message)
 
 
@@ -74,11 +75,11 @@ def with_condition(
     *,
     generation: int | None = None,
 ) -> tuple[Condition, ...]:
-    """Set one condition; its time moves only when its status does. `generation`: of the spec that it judges."""
+    """Set one condition. Its time changes only with its status. `generation`: of the spec that it is about."""
     old = find_condition(conditions, type_)
-    message = cut(verdict.message)
-    said = (verdict.status, verdict.reason, message, generation)
-    if old and (old.status, old.reason, old.message, old.observed_generation) == said:
+    message = truncate(verdict.message)
+    content = (verdict.status, verdict.reason, message, generation)
+    if old and (old.status, old.reason, old.message, old.observed_generation) == content:
         return conditions
     since = old.last_transition_time if old and old.status == verdict.status else ceil_second(now)
     new = Condition(
@@ -112,7 +113,7 @@ def write_status(
     metadata: ObjectMeta,
     old: AnyStatus,
     new: AnyStatus,
-    urgency: StatusPriority,
+    priority: StatusPriority,
     *,
     delay: timedelta | None = None,
     is_training: bool = False,
@@ -127,19 +128,18 @@ def write_status(
         uid=metadata.uid,
         resource_version=metadata.resource_version,
         patch=patch,
-        urgency=urgency,
-        part=_part_of(metadata),
-        on_success=_announcements(subject_of(resource, metadata), old, new, delay, is_training=is_training),
+        priority=priority,
+        replica_index=_replica_index_of(metadata),
+        on_success=_condition_events(subject_of(resource, metadata), old, new, delay, is_training=is_training),
     )
 
 
-def _part_of(metadata: ObjectMeta) -> int:
-    index = metadata.labels.get(labels.SET_REPLICA_INDEX, "")
-    return int(index) if index.isdecimal() else WHOLE_SET
+def _replica_index_of(metadata: ObjectMeta) -> int:
+    return parse_number(metadata.labels.get(labels.SET_REPLICA_INDEX, ""), WHOLE_SET)
 
 
-# Conditions that a user should hear of when they appear or change their words.
-_ANNOUNCED = {
+# Conditions that get an event when they appear or their message changes.
+_CONDITION_EVENTS = {
     ConditionType.PODS_REJECTED: EventReason.PODS_REJECTED,
     ConditionType.RECONCILE_FAILED: EventReason.RECONCILE_FAILED,
     ConditionType.UNSUPPORTED_FIELDS: EventReason.UNSUPPORTED_FIELDS,
@@ -148,45 +148,45 @@ _ANNOUNCED = {
 }
 
 
-def _announcements(
+def _condition_events(
     subject: EventSubject, old: AnyStatus, new: AnyStatus, delay: timedelta | None, *, is_training: bool
 ) -> tuple[EventRecord, ...]:
     found = [
         EventRecord(subject=subject, reason=reason, message=condition.message, severity=Severity.WARNING)
-        for type_, reason in _ANNOUNCED.items()
+        for type_, reason in _CONDITION_EVENTS.items()
         if (condition := find_condition(new.conditions, type_)) is not None
         and condition != find_condition(old.conditions, type_)
     ]
     if breach_moved(old.conditions, new.conditions):
-        told = _breach_announcement(subject, new, delay, is_training=is_training)
-        found += (told,) if told else ()
+        reported = _breach_event(subject, new, delay, is_training=is_training)
+        found += (reported,) if reported else ()
     if isinstance(old, PodCliqueSetStatus) and isinstance(new, PodCliqueSetStatus):
-        found += _update_announcements(subject, old, new)
-    if _scheduled(old) and not _scheduled(new) and not _is_at_zero(new):
+        found += _update_events(subject, old, new)
+    if _scheduled_count(old) and not _scheduled_count(new) and not _is_at_zero(new):
         found.append(
             EventRecord(
                 subject=subject,
                 reason=EventReason.ALL_SCHEDULED_REPLICAS_LOST,
-                message=f"{_scheduled(old)} were scheduled, none is any more",
+                message=f"{_scheduled_count(old)} were scheduled before, none is now",
                 severity=Severity.WARNING,
             )
         )
     return tuple(found)
 
 
-def _update_announcements(
-    subject: EventSubject, old: PodCliqueSetStatus, new: PodCliqueSetStatus
-) -> Iterator[EventRecord]:
+def _update_events(subject: EventSubject, old: PodCliqueSetStatus, new: PodCliqueSetStatus) -> Iterator[EventRecord]:
     before, after = old.rolling_update_progress, new.rolling_update_progress
     if after is None or after == before:
         return
     if before is None or before.update_started_at != after.update_started_at:
         message = f"the templates changed (revision {new.current_generation_hash})"
         yield EventRecord(subject=subject, reason=EventReason.UPDATE_STARTED, message=message)
-    turn = after.currently_updating
-    if turn is not None and (before is None or before.currently_updating != turn):
+    current_replica = after.currently_updating
+    if current_replica is not None and (before is None or before.currently_updating != current_replica):
         yield EventRecord(
-            subject=subject, reason=EventReason.UPDATE_TURN, message=f"replica {turn.replica_index} is updated next"
+            subject=subject,
+            reason=EventReason.UPDATE_TURN,
+            message=f"replica {current_replica.replica_index} is updated next",
         )
     if after.update_ended_at is not None and (before is None or before.update_ended_at is None):
         message = f"everything runs revision {new.current_generation_hash}"
@@ -194,18 +194,18 @@ def _update_announcements(
             yield EventRecord(subject=subject, reason=EventReason.UPDATE_COMPLETED, message=message)
 
 
-def _breach_announcement(
+def _breach_event(
     subject: EventSubject, new: AnyStatus, delay: timedelta | None, *, is_training: bool
 ) -> EventRecord | None:
     condition = find_condition(new.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
     if condition is None or condition.status == ConditionStatus.UNKNOWN:
-        # On its way out, or updated: whether it is good again, nobody can tell yet.
+        # It is terminating or being updated: whether it recovered is not known yet.
         return None
     if condition.status == ConditionStatus.FALSE:
         return EventRecord(subject=subject, reason=EventReason.MIN_AVAILABLE_RESTORED, message=condition.message)
     since = condition.last_transition_time
     if is_training:
-        # Whether it is restarted or the set fails, its own events tell.
+        # The restart or the failure of the set has its own event.
         ends = f"; it fails at {wire_time(since + delay)} unless it recovers" if since and delay else ""
         return EventRecord(
             subject=subject,
@@ -223,11 +223,11 @@ def _breach_announcement(
 
 
 def _is_at_zero(status: AnyStatus) -> bool:
-    told = find_condition(status.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
-    return told is not None and told.reason == Reason.SCALED_TO_ZERO
+    reported = find_condition(status.conditions, ConditionType.MIN_AVAILABLE_BREACHED)
+    return reported is not None and reported.reason == Reason.SCALED_TO_ZERO
 
 
-def _scheduled(status: AnyStatus) -> int:
+def _scheduled_count(status: AnyStatus) -> int:
     return status.scheduled_replicas if isinstance(status, PodCliqueStatus | ScalingGroupStatus) else 0
 
 
@@ -237,9 +237,9 @@ def _fields_of(status: type[AnyStatus]) -> tuple[msgspec.structs.FieldInfo, ...]
 
 
 def _status_patch(old: AnyStatus, new: AnyStatus) -> JsonObject:
-    """The top-level fields that differ; lists are replaced whole, as merge patches do. The first patch has them all.
+    """Return the top-level fields that differ; lists are replaced whole, as in merge patches. The first has all fields.
 
-    Empty lists and objects are absent: clients in Go ask whether a field is nil.
+    Empty lists and objects are omitted: clients in Go check whether a field is nil.
     """
     is_first = old == type(old)()
     patch: JsonObject = {}
@@ -249,7 +249,7 @@ def _status_patch(old: AnyStatus, new: AnyStatus) -> JsonObject:
             continue
         before, after = _without_empty(msgspec.to_builtins(was)), _without_empty(msgspec.to_builtins(now))
         if before != after or (is_first and after is not None):
-            # What is not said any more, also of an object inside, must be taken out by name.
+            # A merge patch removes a field only by name, also inside nested objects.
             is_nested = isinstance(before, dict) and isinstance(after, dict)
             patch[field.encode_name] = merge_patch(before, after) if is_nested else after
     return patch

@@ -1,7 +1,7 @@
-"""Writes that failed: what is reported about them, when, and what to do.
+"""Failed writes: what is reported about them, when, and what to do.
 
-Which writes failed is remembered by `controller/failed_writes.py`. Creates that the server rejects have rules of their
-own besides (`planner/pods/create_backoff.py`, `planner/child_sync.py`); what is reported about them is the same.
+`controller/failed_writes.py` remembers them. Rejected creates also have back-off rules
+(`planner/gangs/rejected_gangs.py`, `planner/child_sync.py`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,15 +11,15 @@ from typing import Any, assert_never
 from grove.api.reasons import Reason
 from grove.api.resources import Resource
 from grove.api.types.meta import ObjectMeta
-from grove.api.values.message_text import SERVER_WORDS, cut
+from grove.api.values.message_text import MAX_SERVER_MESSAGE, truncate
 from grove.api.values.times import wire_time
 from grove.planner.actions import Action, Create, Delete, DeleteMany, LiveRead, Patch, Plan, PlanStruct, StatusWrite
 
-# A write that fails for so long is reported; what passes sooner by itself is not.
+# A write that fails this long is reported.
 LASTING = timedelta(seconds=60)
-# Of etcd above 1.5 MiB, of its client in the API server above 2 MiB, of the API server and of proxies above 3 MiB.
+# From etcd above 1.5 MiB, from its client in the API server above 2 MiB, from API server and proxies above 3 MiB.
 _TOO_LARGE = ("request is too large", "trying to send message larger than max", "Request entity too large")
-# Their words in the condition of a set.
+# Their reasons in the condition of a set.
 WRITE_REASONS = (
     Reason.WRITE_REJECTED,
     Reason.WRITE_CONFLICT,
@@ -31,16 +31,16 @@ WRITE_REASONS = (
 
 
 class WriteId(PlanStruct):
-    """What is written: the same write of the next plan has the same id, whatever its content."""
+    """The identity of a write. The same write of the next plan has the same id, whatever its content."""
 
     verb: str
     kind: str
     # With the subresource, as in `podcliques/status`.
     resource: str
     namespace: str
-    # Of many: the selector.
+    # Of a delete or list of many: the selector.
     name: str
-    # Which fields a patch is about: two patches of one object may fare differently.
+    # The fields of a patch: one of two patches of an object may fail.
     fields: str = ""
 
     @property
@@ -89,7 +89,7 @@ def id_of(action: Action) -> WriteId:
 
 
 def _fields(patch: Patch) -> str:
-    # A status is one write, whichever of its counts moved.
+    # A status is one write, whatever fields change.
     if patch.subresource:
         return ""
     inside = ((part, fields) for part, fields in patch.patch.items() if isinstance(fields, dict))
@@ -106,14 +106,14 @@ def id_of_status(status: StatusWrite) -> WriteId:
     )
 
 
-def id_of_look(look: LiveRead) -> WriteId:
-    """A look is no write; but the writes that wait for it fail as long as it does."""
-    kind, plural = look.resource.kind, look.resource.plural
-    return WriteId(verb="list", kind=kind, resource=plural, namespace=look.namespace, name=look.selector)
+def id_of_live_read(live_read: LiveRead) -> WriteId:
+    """Return the id of a live read. The writes that wait for it fail as long as it does."""
+    kind, plural = live_read.resource.kind, live_read.resource.plural
+    return WriteId(verb="list", kind=kind, resource=plural, namespace=live_read.namespace, name=live_read.selector)
 
 
 def id_of_read(resource: Resource[Any], metadata: ObjectMeta) -> WriteId:
-    """Nothing is written for an object that cannot be read when that is necessary first."""
+    """Return the id of a read that must succeed before the object is written."""
     return WriteId(
         verb="get",
         kind=resource.kind,
@@ -124,21 +124,21 @@ def id_of_read(resource: Resource[Any], metadata: ObjectMeta) -> WriteId:
 
 
 def wanted_ids(plan: Plan) -> Iterator[WriteId]:
-    """Everything that a plan would write, or look at before it writes."""
+    """Yield the ids of all writes and live reads of a plan."""
     for chain in plan.chains:
         for stage in chain.stages:
             yield from map(id_of, stage)
     yield from map(id_of_status, plan.statuses)
-    yield from map(id_of_look, plan.looks)
+    yield from map(id_of_live_read, plan.live_reads)
 
 
 def lasting_at(failed: Iterable[FailedWrite], now: datetime) -> datetime | None:
-    """Return when the next of them is to be reported."""
+    """Return when the next of them must be reported."""
     return min((at for one in failed if (at := one.first_at + LASTING) > now), default=None)
 
 
 def reason_of(code: int, message: str) -> Reason:
-    """Return the word for a failure, by the HTTP status code; 0: no answer."""
+    """Return the reason of a failure by its HTTP status code; 0: no answer."""
     if _is_too_large(code, message):
         return Reason.TOO_LARGE
     match code:
@@ -155,10 +155,10 @@ def reason_of(code: int, message: str) -> Reason:
 def describe(
     target: str, verb: str, code: int, message: str, since: datetime, *, advice: str, more_count: int = 0
 ) -> str:
-    """Return what failed, since when, in whose words, and what to do."""
+    """Return what failed, since when, the message of the server, and what to do."""
     answer = f"{code} " if code else ""
     more = f" (and {more_count} more)" if more_count else ""
-    words = cut(message, SERVER_WORDS).rstrip(". ")
+    words = truncate(message, MAX_SERVER_MESSAGE).rstrip(". ")
     return f"{heading(target, verb)}{wire_time(since)}: {answer}{words}{more}{f'; {advice}' if advice else ''}"
 
 
@@ -175,7 +175,7 @@ def heading(target: str, verb: str) -> str:
 
 
 def advise(code: int, message: str) -> str:
-    """Return what a person can do about a failed write; empty: that is not known."""
+    """Return what a user can do about a failed write; empty if that is not known."""
     if _is_too_large(code, message):
         return "make the object smaller: fewer pods in a clique, or a shorter pod template"
     if "failed calling webhook" in message:
@@ -190,13 +190,13 @@ def advise(code: int, message: str) -> str:
         case 403 if " cannot " in message:
             return "give the operator the roles that `grove manifests` prints"
         case 403:
-            return "allow it where the message says, or change the set"
+            return "allow the write where the message says, or change the set"
         case 404:
             return "create the namespace, or install the CustomResourceDefinitions that `grove crds` prints"
         case 409:
-            return "find out who else changes this object: `kubectl get -o yaml --show-managed-fields` names them"
+            return "find the other writer of this object: `kubectl get -o yaml --show-managed-fields` names it"
         case 400 | 422:
-            return "change the set, so that the API server accepts what is made from it"
+            return "change the set so that the API server accepts the objects created from it"
         case 0 | 408 | 429:
             return "check the API server, and the network between it and the operator"
         case _:

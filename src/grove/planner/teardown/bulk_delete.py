@@ -21,17 +21,18 @@ def delete_all(
     found: Iterable[ObjectMeta],
     reason: str,
     *,
-    lives: Set[str] | None = None,
+    incarnations: Set[str] | None = None,
     field_selector: str = "",
 ) -> Iterable[Action]:
-    """`lives`: only these incarnations, or with none in it only what names none; None: whatever it says.
+    """Delete these objects. `wanted`: the labels to select by.
 
-    `field_selector`: what must hold of an object when the request arrives, as it does of those that were found.
+    `incarnations`: delete only these. Empty: only objects without the label. None: no filter. `field_selector`: a
+    further condition of the request; all given objects meet it.
     """
     seen = tuple(found)
-    matching = tuple(one for one in seen if _is_found(one.labels, wanted, lives))
+    matching = tuple(one for one in seen if _is_selected(one.labels, wanted, incarnations))
     if matching:
-        selector = ",".join((labels.selector(dict(wanted)), *_of_lives(lives)))
+        selector = ",".join((labels.selector(dict(wanted)), *_incarnation_selector(incarnations)))
         yield delete_matching(resource, namespace, selector, matching, reason, field_selector=field_selector)
     hit = {one.uid for one in matching}
     yield from (delete_object(resource, one, reason) for one in seen if one.uid not in hit)
@@ -58,14 +59,16 @@ def delete_matching(
     )
 
 
-def _is_found(told: Mapping[str, str], wanted: Mapping[str, str], lives: Set[str] | None) -> bool:
-    if any(told.get(key) != value for key, value in wanted.items()):
+def _is_selected(own: Mapping[str, str], wanted: Mapping[str, str], incarnations: Set[str] | None) -> bool:
+    if any(own.get(key) != value for key, value in wanted.items()):
         return False
-    life = told.get(labels.INCARNATION)
-    return lives is None or (life in lives if lives else life is None)
+    incarnation = own.get(labels.INCARNATION)
+    return incarnations is None or (incarnation in incarnations if incarnations else incarnation is None)
 
 
-def _of_lives(lives: Set[str] | None) -> tuple[str, ...]:
-    if lives is None:
+def _incarnation_selector(incarnations: Set[str] | None) -> tuple[str, ...]:
+    if incarnations is None:
         return ()
-    return (f"{labels.INCARNATION} in ({','.join(sorted(lives))})" if lives else f"!{labels.INCARNATION}",)
+    return (
+        f"{labels.INCARNATION} in ({','.join(sorted(incarnations))})" if incarnations else f"!{labels.INCARNATION}",
+    )

@@ -16,11 +16,13 @@ from grove.api.types.meta import Condition, ConditionStatus, ObjectMeta, find_co
 from grove.api.types.podclique import PodFailure
 from grove.api.types.podgang import GangPhase
 from grove.api.values.durations import parse_duration
+from grove.api.values.numbers_in_text import is_number
 from grove.api.values.times import wire_time
 from grove.planner.actions import EventRecord, Finding, LiveRead, Patch, Severity, earliest
-from grove.planner.desired_state import GroupBlueprint, ReplicaBlueprint
+from grove.planner.desired_state import DesiredGroup, DesiredReplica
 from grove.planner.live_reads import read_live
-from grove.planner.snapshot import UNTIL_TOLD, SetContext
+from grove.planner.replica_facts import ReplicaFacts
+from grove.planner.snapshot import UNTIL_RELEASED, SetContext
 from grove.planner.status.availability import GroupReplica, clique_breach, group_verdict, is_group_updating
 from grove.planner.status.group_replicas import group_replicas
 from grove.planner.teardown.recreation import (
@@ -29,8 +31,8 @@ from grove.planner.teardown.recreation import (
     RecreationUnit,
     is_recorded_on,
     live_scale,
-    look_at_scale,
     plan_intent,
+    read_scale_live,
 )
 from grove.planner.training.failure_evidence import describe_failure, find_first_failure, first_of
 from grove.planner.views import CliqueView, ReplicaView
@@ -52,10 +54,10 @@ class PendingTermination(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Terminations(msgspec.Struct, frozen=True, kw_only=True):
-    """What gang termination adds to a replica's plan."""
+    """The part of gang termination in the plan of a replica."""
 
     intents: tuple[Patch, ...] = ()
-    looks: tuple[LiveRead, ...] = ()
+    live_reads: tuple[LiveRead, ...] = ()
     findings: tuple[Finding, ...] = ()
     requeue_at: datetime | None = None
     # In a training set: why the replica must be restarted. "": it need not.
@@ -69,55 +71,45 @@ class Terminations(msgspec.Struct, frozen=True, kw_only=True):
 NONE = Terminations()
 
 
-def plan_terminations(
-    context: SetContext,
-    replica: ReplicaView,
-    blueprint: ReplicaBlueprint,
-    recreations: Recreations,
-    now: datetime,
-    *,
-    hold_until: datetime | None,
-    outage_until: datetime | None = None,
-) -> Terminations:
-    """Plan the teardowns that are due.
-
-    `hold_until`: the operator tears nothing down before. `outage_until`: set while most nodes are not ready.
-    """
+def plan_terminations(facts: ReplicaFacts) -> Terminations:
+    """Plan the teardowns that are due. During a mass outage they are held."""
+    context, replica, desired, recreations = facts.context, facts.replica, facts.desired, facts.recreations
     delay = set_delay(context)
     if delay is None:
         return NONE
+    now, hold_until, outage_until = facts.now, facts.environment.hold_until, facts.environment.outage_until
     running = (
-        _training_breaches(context, replica, blueprint, recreations, delay)
+        _training_breaches(context, replica, desired, recreations, delay)
         if context.is_training
-        else _breaches(replica, blueprint, recreations, delay)
+        else _breaches(replica, desired, recreations, delay)
     )
     due = _most_important([breach for breach in running if breach.at <= now])
     if hold_until is not None and now < hold_until:
         return Terminations(
-            findings=tuple(_finding(breach, now, is_held=True) for breach in running),
+            findings=tuple(_build_finding(breach, now, is_held=True) for breach in running),
             requeue_at=earliest(
                 *(breach.at for breach in running if breach.at > now),
-                hold_until if due and hold_until < UNTIL_TOLD else None,
+                hold_until if due and hold_until < UNTIL_RELEASED else None,
             ),
             held_count=len(due),
             is_restart_held=context.is_training and bool(due),
         )
     if hold_until is not None and outage_until is not None and now < outage_until:
-        due = [_after_hold(breach, hold_until) for breach in due]
+        due = [_mention_hold(breach, hold_until) for breach in due]
     return Terminations(
-        intents=() if context.is_training else tuple(_intents(context, replica, blueprint, due)),
+        intents=() if context.is_training else tuple(_intents(context, replica, desired, due)),
         restart=_restart_reason(due[0], replica) if context.is_training and due else "",
         # One watch can be stale while others work, so the executor lists the pods again before it deletes them.
-        looks=(
+        live_reads=(
             *(read_live(view) for breach in due for view in breach.evidence),
-            *(look_at_scale(context, replica, breach.unit) for breach in due if not context.is_training),
+            *(read_scale_live(context, replica, breach.unit) for breach in due if not context.is_training),
         ),
-        findings=tuple(_finding(breach, now, is_held=False) for breach in running),
+        findings=tuple(_build_finding(breach, now, is_held=False) for breach in running),
         requeue_at=earliest(*(breach.at for breach in running if breach.at > now)),
     )
 
 
-def _after_hold(breach: PendingTermination, hold_until: datetime) -> PendingTermination:
+def _mention_hold(breach: PendingTermination, hold_until: datetime) -> PendingTermination:
     """Return the breach with a reason that mentions the hold, which ended before the outage did."""
     words = f"most nodes are still not ready, and the hold of teardowns ended at {wire_time(hold_until)} (maxHold)"
     return msgspec.structs.replace(breach, why=f"{breach.why}; {words}")
@@ -129,7 +121,7 @@ def set_delay(context: SetContext) -> timedelta | None:
     return None if text is None else parse_duration(text)
 
 
-def group_delay(group: GroupBlueprint, delay: timedelta) -> timedelta:
+def group_delay(group: DesiredGroup, delay: timedelta) -> timedelta:
     return delay if group.config.termination_delay is None else parse_duration(group.config.termination_delay)
 
 
@@ -140,28 +132,28 @@ def effective_delay(context: SetContext, metadata: ObjectMeta) -> timedelta | No
         return None
     group_name = metadata.labels.get(labels.GROUP) or metadata.name
     index = metadata.labels.get(labels.SET_REPLICA_INDEX, "")
-    for config in context.groups if index.isdecimal() else ():
+    for config in context.groups if is_number(index) else ():
         if config.termination_delay is not None and names.group(context.name, int(index), config.name) == group_name:
             return parse_duration(config.termination_delay)
     return delay
 
 
 def _breaches(
-    replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, delay: timedelta
+    replica: ReplicaView, desired: DesiredReplica, recreations: Recreations, delay: timedelta
 ) -> list[PendingTermination]:
     """Return every active breach, in the order of the manifest. A unit that is being deleted has none."""
     present = {
         clique.name: replica.cliques[clique.name]
-        for clique in blueprint.cliques
+        for clique in desired.cliques
         if recreations.is_present(replica, clique)
     }
     found = [
-        _clique_due(present[clique.name], REPLICA, delay)
-        for clique in blueprint.base.cliques
+        _pending_clique_breach(present[clique.name], REPLICA, delay)
+        for clique in desired.base.cliques
         if not clique.group and clique.name in present
     ]
-    for group in blueprint.groups:
-        replicas = group_replicas(replica, blueprint, group, recreations)
+    for group in desired.groups:
+        replicas = group_replicas(replica, desired, group, recreations)
         found += _group_breaches(replica, group, replicas, group_delay(group, delay))
     return [breach for breach in found if breach is not None]
 
@@ -169,20 +161,20 @@ def _breaches(
 def _training_breaches(
     context: SetContext,
     replica: ReplicaView,
-    blueprint: ReplicaBlueprint,
+    desired: DesiredReplica,
     recreations: Recreations,
     delay: timedelta,
 ) -> list[PendingTermination]:
     """Return every active breach of a training replica. Each restarts the whole replica, which is only useful whole."""
-    present = [replica.cliques[c.name] for c in blueprint.cliques if recreations.is_present(replica, c)]
+    present = [replica.cliques[c.name] for c in desired.cliques if recreations.is_present(replica, c)]
     own = [effective_delay(context, view.clique.metadata) for view in present]
-    found = (_clique_due(v, REPLICA, delay if d is None else d) for v, d in zip(present, own, strict=True))
+    found = (_pending_clique_breach(v, REPLICA, delay if d is None else d) for v, d in zip(present, own, strict=True))
     breaches = [breach for breach in found if breach is not None]
-    return [*breaches, *_taken_away(replica, blueprint, recreations, delay)]
+    return [*breaches, *_find_deleted_cliques(replica, desired, recreations, delay)]
 
 
-def _taken_away(
-    replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations, delay: timedelta
+def _find_deleted_cliques(
+    replica: ReplicaView, desired: DesiredReplica, recreations: Recreations, delay: timedelta
 ) -> Iterator[PendingTermination]:
     """Find cliques that a user deleted.
 
@@ -190,8 +182,8 @@ def _taken_away(
     the operator recreates it in time, like lost pods. A replica that never ran has lost nothing.
     """
     has_run = any(view.clique.status.was_available for view in replica.cliques.values())
-    delays = {group.name: group_delay(group, delay) for group in blueprint.groups}
-    for clique in blueprint.cliques:
+    delays = {group.name: group_delay(group, delay) for group in desired.groups}
+    for clique in desired.cliques:
         if delays.get(clique.group, delay):
             continue
         gang = replica.gangs.get(clique.gang)
@@ -207,25 +199,25 @@ def _taken_away(
             )
 
 
-def _clique_due(view: CliqueView, unit: RecreationUnit, delay: timedelta) -> PendingTermination | None:
-    """The clock starts with the stored condition, so that it survives us; the verdict of now must agree."""
-    verdict = clique_breach(view)
+def _pending_clique_breach(view: CliqueView, unit: RecreationUnit, delay: timedelta) -> PendingTermination | None:
+    """Return the breach of a clique. Its time is that of the stored condition, which survives an operator restart."""
+    breach = clique_breach(view)
     stored = _true_since(view.clique.status.conditions)
-    if not verdict.is_true or stored is None:
+    if not breach.is_true or stored is None:
         return None
     return PendingTermination(
         unit=unit,
         about=f"podclique/{view.name}",
         # Times on the wire are rounded up. Without a delay, do not wait for the rest of the second.
         at=stored + delay if delay else stored - ROUNDING,
-        why=f"{view.name}: {verdict.message}",
+        why=f"{view.name}: {breach.message}",
         evidence=(view,),
         failure=find_first_failure(view) if view.is_finite else None,
     )
 
 
 def _group_breaches(
-    replica: ReplicaView, group: GroupBlueprint, replicas: Sequence[GroupReplica], delay: timedelta
+    replica: ReplicaView, group: DesiredGroup, replicas: Sequence[GroupReplica], delay: timedelta
 ) -> Iterator[PendingTermination | None]:
     """Find breaches in a group: of single replicas while the group has its minimum, else of the set replica."""
     current = replica.groups.get(group.name)
@@ -235,23 +227,25 @@ def _group_breaches(
         j: [view for view in one.cliques if view is not None and clique_breach(view).is_true]
         for j, one in enumerate(replicas)
     }
-    verdict = group_verdict(current, replicas)
-    if verdict.is_true:
+    breach = group_verdict(current, replicas)
+    if breach.is_true:
         stored = _true_since(current.status.conditions)
         if stored is not None:
             yield PendingTermination(
                 unit=REPLICA,
                 about=f"podcliquescalinggroup/{group.name}",
                 at=stored + delay,
-                why=f"{group.name}: {verdict.message}",
+                why=f"{group.name}: {breach.message}",
                 evidence=tuple(views[0] for views in breached.values() if views),
             )
-    if verdict.status != ConditionStatus.FALSE:
+    if breach.status != ConditionStatus.FALSE:
         return
     for j, views in breached.items():
         unit = RecreationUnit(group=group.name, index=j)
         # The earliest of its breaches terminates it.
-        yield min(filter(None, (_clique_due(v, unit, delay) for v in views)), key=lambda d: d.at, default=None)
+        yield min(
+            filter(None, (_pending_clique_breach(v, unit, delay) for v in views)), key=lambda d: d.at, default=None
+        )
 
 
 def _true_since(conditions: tuple[Condition, ...]) -> datetime | None:
@@ -285,12 +279,12 @@ def _restart_reason(breach: PendingTermination, replica: ReplicaView) -> str:
 
 
 def _intents(
-    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, due: list[PendingTermination]
+    context: SetContext, replica: ReplicaView, desired: DesiredReplica, due: list[PendingTermination]
 ) -> Iterator[Patch]:
     """Yield one write per gang that has units to terminate."""
-    for gang in blueprint.gangs:
+    for gang in desired.gangs:
         current = replica.gangs.get(gang.name)
-        ours = [breach for breach in due if is_recorded_on(gang.name, blueprint, breach.unit)]
+        ours = [breach for breach in due if is_recorded_on(gang.name, desired, breach.unit)]
         if current is None or current.metadata.is_terminating or not ours:
             continue
         reason = "; ".join(breach.why for breach in ours)
@@ -298,14 +292,14 @@ def _intents(
             context,
             current,
             [breach.unit for breach in ours],
-            scale=live_scale(replica, blueprint, [breach.unit for breach in ours]),
+            scale=live_scale(replica, desired, [breach.unit for breach in ours]),
             seen=[view.incarnation for view in replica.cliques.values()],
             reason=f"below the minimum for longer than the termination delay ({reason})",
-            announcement=_announcement(context, replica, ours),
+            event=_termination_event(context, replica, ours),
         )
 
 
-def _announcement(context: SetContext, replica: ReplicaView, due: list[PendingTermination]) -> EventRecord:
+def _termination_event(context: SetContext, replica: ReplicaView, due: list[PendingTermination]) -> EventRecord:
     unit = due[0].unit
     if unit.group:
         which = ", ".join(f"{breach.unit.group} replica {breach.unit.index}" for breach in due)
@@ -317,22 +311,22 @@ def _announcement(context: SetContext, replica: ReplicaView, due: list[PendingTe
     return EventRecord(
         subject=context.subject,
         reason=reason,
-        message=f"{which} is torn down and made anew: {why}, for longer than the termination delay",
+        message=f"{which} is deleted and recreated: {why}, for longer than the termination delay",
         severity=Severity.WARNING,
     )
 
 
-def _finding(breach: PendingTermination, now: datetime, *, is_held: bool) -> Finding:
+def _build_finding(breach: PendingTermination, now: datetime, *, is_held: bool) -> Finding:
     unit = f"{breach.unit.group} replica {breach.unit.index}" if breach.unit.group else "the whole set replica"
     if is_held and breach.at <= now:
         return Finding(
             about=breach.about,
             reason=FindingReason.TEARDOWN_HELD,
-            message=f"{breach.why}; {unit} is due to be torn down, which is held while most nodes are not ready",
+            message=f"{breach.why}; {unit} is due to be deleted and recreated, but held while most nodes are not ready",
         )
     return Finding(
         about=breach.about,
         reason=FindingReason.TERMINATION_DELAY,
-        message=f"{breach.why}; unless it recovers, {unit} is torn down and made anew",
+        message=f"{breach.why}; unless it recovers, {unit} is deleted and recreated",
         until=breach.at,
     )

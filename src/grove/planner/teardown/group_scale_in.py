@@ -5,8 +5,9 @@ import msgspec
 from grove.api import labels, names
 from grove.api.reasons import EventReason, FindingReason
 from grove.api.types.meta import ObjectMeta
+from grove.api.values.numbers_in_text import parse_number
 from grove.planner.actions import Chain, ChainPriority, EventRecord, Finding, Patch, chain
-from grove.planner.desired_state import GroupBlueprint, ReplicaBlueprint
+from grove.planner.desired_state import DesiredGroup, DesiredReplica
 from grove.planner.snapshot import SetContext
 from grove.planner.teardown.recreation import Recreations, RecreationUnit, plan_intent
 from grove.planner.teardown.unit_removal import is_marked, plan_group_replica_removal
@@ -20,13 +21,13 @@ class Removals(msgspec.Struct, frozen=True, kw_only=True):
     busy_gangs: frozenset[str] = frozenset()
 
 
-def plan_group_replica_removals(context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint) -> Removals:
+def plan_group_replica_removals(context: SetContext, replica: ReplicaView, desired: DesiredReplica) -> Removals:
     """Delete group replicas above the count, and those whose removal has begun."""
     chains: list[Chain] = []
     findings: list[Finding] = []
     busy: list[str] = []
-    wanted = {gang.name for gang in blueprint.gangs}
-    for group in blueprint.groups:
+    wanted = {gang.name for gang in desired.gangs}
+    for group in desired.groups:
         for j, members in sorted(_observed_group_replicas(replica, group).items()):
             if j < group.config.min_available:
                 continue
@@ -35,33 +36,35 @@ def plan_group_replica_removals(context: SetContext, replica: ReplicaView, bluep
             if gang_name in wanted and not is_marked(gang):
                 continue
             why = (
-                "the group was scaled in" if gang_name not in wanted else "its removal was begun and is finished first"
+                "the group was scaled in" if gang_name not in wanted else "its deletion had begun and is finished first"
             )
             reason = FindingReason.BEING_REMOVED if gang_name not in wanted else FindingReason.TEARDOWN_UNFINISHED
             selector = {labels.GROUP: group.name, labels.GROUP_REPLICA_INDEX: str(j)}
             stages = plan_group_replica_removal(context, gang, members, selector, why)
             chains += chain(gang_name, replica.index, *stages, rank=ChainPriority.FIRST)
             findings.append(
-                Finding(about=f"podgang/{gang_name}", reason=reason, message=f"{group.name} replica {j} goes: {why}")
+                Finding(
+                    about=f"podgang/{gang_name}", reason=reason, message=f"{group.name} replica {j} is deleted: {why}"
+                )
             )
             busy.append(gang_name)
     return Removals(chains=tuple(chains), findings=tuple(findings), busy_gangs=frozenset(busy))
 
 
 def plan_zero_intents(
-    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+    context: SetContext, replica: ReplicaView, desired: DesiredReplica, recreations: Recreations
 ) -> tuple[Patch, ...]:
     """Record the deletion of group replicas of the base gang whose group was scaled to zero.
 
     They have no gang of their own to mark. So they are deleted like a unit that is recreated, but nothing is created
     for it. If the group is scaled up meanwhile, the rest of the old incarnation is deleted before the new one starts.
     """
-    base = replica.gangs.get(blueprint.base.name)
+    base = replica.gangs.get(desired.base.name)
     if base is None or base.metadata.is_terminating:
         return ()
     found = {
         RecreationUnit(group=clique.group, index=clique.group_replica_index): None
-        for clique in blueprint.parked
+        for clique in desired.parked
         if clique.name in replica.cliques and recreations.of(clique) is None
     }
     if not found:
@@ -76,7 +79,7 @@ def plan_zero_intents(
             scale={},
             seen=[view.incarnation for view in replica.cliques.values()],
             reason=reason,
-            announcement=EventRecord(
+            event=EventRecord(
                 subject=context.subject,
                 reason=EventReason.GROUP_REPLICA_DELETED,
                 message=f"{which} is deleted: {reason}",
@@ -85,7 +88,7 @@ def plan_zero_intents(
     )
 
 
-def _observed_group_replicas(replica: ReplicaView, group: GroupBlueprint) -> dict[int, tuple[CliqueView, ...]]:
+def _observed_group_replicas(replica: ReplicaView, group: DesiredGroup) -> dict[int, tuple[CliqueView, ...]]:
     """Return the existing replicas of a group, by the labels of their cliques and gangs."""
     found: dict[int, list[CliqueView]] = {}
     for clique in replica.cliques.values():
@@ -98,5 +101,4 @@ def _observed_group_replicas(replica: ReplicaView, group: GroupBlueprint) -> dic
 
 
 def _group_replica_index(metadata: ObjectMeta) -> int:
-    value = metadata.labels.get(labels.GROUP_REPLICA_INDEX, "")
-    return int(value) if value.isdecimal() else -1
+    return parse_number(metadata.labels.get(labels.GROUP_REPLICA_INDEX, ""))

@@ -8,10 +8,10 @@ from grove.planner.views import CliqueView
 
 
 def delete_pod(clique: CliqueView, pod: ObjectMeta, reason: str) -> Delete:
-    told = EventRecord(
+    reported = EventRecord(
         subject=subject_of(PODCLIQUES, clique.clique.metadata),
         reason=EventReason.POD_DELETED,
         message=f"deleted pod ({reason})",
         names=(pod.name,),
     )
-    return delete_object(PODS, pod, reason, told)
+    return delete_object(PODS, pod, reason, reported)

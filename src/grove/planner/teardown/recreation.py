@@ -16,8 +16,9 @@ from grove.api.reasons import FindingReason
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS
 from grove.api.types.meta import ObjectMeta
 from grove.api.types.podgang import PodGang
+from grove.api.values.numbers_in_text import parse_number
 from grove.planner.actions import Action, EventRecord, Finding, LiveRead, Patch, Stage
-from grove.planner.desired_state import CliqueBlueprint, ReplicaBlueprint
+from grove.planner.desired_state import DesiredClique, DesiredReplica
 from grove.planner.snapshot import SetContext
 from grove.planner.teardown.bulk_delete import delete_all
 from grove.planner.views import CliqueView, ReplicaView
@@ -33,7 +34,7 @@ class RecreationUnit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     def key(self) -> str:
         return f"{self.group}/{self.index}" if self.group else ""
 
-    def covers(self, clique: CliqueBlueprint) -> bool:
+    def covers(self, clique: DesiredClique) -> bool:
         return not self.group or (self.group, self.index) == (clique.group, clique.group_replica_index)
 
 
@@ -48,7 +49,7 @@ class Recreation(RecreationUnit, frozen=True, kw_only=True, omit_defaults=True):
     scale: dict[str, int] = {}
     reason: str = ""
 
-    def count_of(self, clique: CliqueBlueprint) -> int:
+    def count_of(self, clique: DesiredClique) -> int:
         """Return how many pods the recreated clique gets."""
         return self.scale.get(clique.name, clique.template.spec.replicas)
 
@@ -63,7 +64,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # How often a unit of this gang was recreated. No incarnation is used twice.
     count: int = 0
     # The incarnations of group replicas that were recreated on their own.
-    lives: dict[str, str] = {}
+    incarnations: dict[str, str] = msgspec.field(default_factory=dict, name="lives")
     open: tuple[Recreation, ...] = ()
 
 
@@ -81,29 +82,29 @@ def read_record(gang: PodGang | None) -> Record:
 class Recreations:
     """The open intents of one set replica, and which of its cliques each covers."""
 
-    def __init__(self, replica: ReplicaView, blueprint: ReplicaBlueprint) -> None:
-        self._base = replica.gangs.get(blueprint.base.name)
-        self._records = {gang.name: read_record(replica.gangs.get(gang.name)) for gang in blueprint.gangs}
-        self._base_record = self._records[blueprint.base.name]
+    def __init__(self, replica: ReplicaView, desired: DesiredReplica) -> None:
+        self._base = replica.gangs.get(desired.base.name)
+        self._records = {gang.name: read_record(replica.gangs.get(gang.name)) for gang in desired.gangs}
+        self._base_record = self._records[desired.base.name]
         self.is_any_open = any(record.open for record in self._records.values())
 
-    def of(self, clique: CliqueBlueprint) -> Recreation | None:
+    def of(self, clique: DesiredClique) -> Recreation | None:
         """Return the open intent that covers this clique; that of the whole replica first."""
         if not self.is_any_open:
             return None
         covering = (one for one in (*self._base_record.open, *self._records[clique.gang].open) if one.covers(clique))
         return min(covering, key=lambda one: bool(one.group), default=None)
 
-    def is_old(self, clique: CliqueBlueprint, view: CliqueView) -> bool:
+    def is_old(self, clique: DesiredClique, view: CliqueView) -> bool:
         recreation = self.of(clique)
         return recreation is not None and not recreation.is_new(view.incarnation)
 
-    def is_present(self, replica: ReplicaView, clique: CliqueBlueprint) -> bool:
+    def is_present(self, replica: ReplicaView, clique: DesiredClique) -> bool:
         """Return whether the clique exists in the incarnation that it should have."""
         view = replica.cliques.get(clique.name)
         return view is not None and not view.is_terminating and not self.is_old(clique, view)
 
-    def life_of(self, clique: CliqueBlueprint) -> str:
+    def recreated_incarnation(self, clique: DesiredClique) -> str:
         """Return the incarnation of a group replica of the base gang that was recreated on its own, or "".
 
         A scaled gang has its incarnation as a label: its whole set replica may have been recreated since.
@@ -111,7 +112,7 @@ class Recreations:
         if clique.base_gang:
             return ""
         key = RecreationUnit(group=clique.group, index=clique.group_replica_index).key
-        return self._records[clique.gang].lives.get(key, "")
+        return self._records[clique.gang].incarnations.get(key, "")
 
     @property
     def whole(self) -> Recreation | None:
@@ -130,7 +131,7 @@ def plan_intent(
     scale: dict[str, int],
     seen: Iterable[str],
     reason: str,
-    announcement: EventRecord,
+    event: EventRecord,
     count: int | None = None,
 ) -> Patch:
     """Record in one write that these units of a gang are recreated. Nothing was deleted yet.
@@ -142,22 +143,21 @@ def plan_intent(
     record = read_record(gang)
     if count is None:
         count = 1 + max((record.count, *map(count_of, seen)))
-    life = f"{_birth_of(gang, context)}.{count}"
+    incarnation = f"{_first_incarnation(gang, context)}.{count}"
     fresh = tuple(
-        Recreation(group=unit.group, index=unit.index, incarnation=life, scale=scale, reason=reason) for unit in units
+        Recreation(group=unit.group, index=unit.index, incarnation=incarnation, scale=scale, reason=reason)
+        for unit in units
     )
     keys = {unit.key for unit in units}
     is_whole = REPLICA.key in keys
     # The recreation of the whole replica replaces the open intents of its parts.
     kept = () if is_whole else tuple(one for one in record.open if one.key not in keys)
-    lives = {} if is_whole else {**record.lives, **{unit.key: life for unit in units}}
-    updated = Record(count=count, lives=lives, open=(*kept, *fresh))
-    return _record(context, gang, updated, f"recorded before anything is deleted: {reason}", announcement)
+    incarnations = {} if is_whole else {**record.incarnations, **{unit.key: incarnation for unit in units}}
+    updated = Record(count=count, incarnations=incarnations, open=(*kept, *fresh))
+    return _record(context, gang, updated, f"recorded before anything is deleted: {reason}", event)
 
 
-def _record(
-    context: SetContext, gang: PodGang, record: Record, reason: str, announcement: EventRecord | None = None
-) -> Patch:
+def _record(context: SetContext, gang: PodGang, record: Record, reason: str, event: EventRecord | None = None) -> Patch:
     return Patch(
         resource=PODGANGS,
         namespace=context.namespace,
@@ -166,20 +166,18 @@ def _record(
         resource_version=gang.metadata.resource_version,
         patch={"metadata": {"annotations": {labels.RECREATION: msgspec.json.encode(record).decode()}}},
         reason=reason,
-        on_success=announcement,
+        on_success=event,
     )
 
 
-def is_recorded_on(gang_name: str, blueprint: ReplicaBlueprint, unit: RecreationUnit) -> bool:
+def is_recorded_on(gang_name: str, desired: DesiredReplica, unit: RecreationUnit) -> bool:
     """Return whether the intent of a unit is stored on this gang: the gang of its cliques, or the base gang."""
     if not unit.group:
-        return gang_name == blueprint.base.name
-    return any(
-        (c.gang, c.group, c.group_replica_index) == (gang_name, unit.group, unit.index) for c in blueprint.cliques
-    )
+        return gang_name == desired.base.name
+    return any((c.gang, c.group, c.group_replica_index) == (gang_name, unit.group, unit.index) for c in desired.cliques)
 
 
-def look_at_scale(context: SetContext, replica: ReplicaView, unit: RecreationUnit) -> LiveRead:
+def read_scale_live(context: SetContext, replica: ReplicaView, unit: RecreationUnit) -> LiveRead:
     """Return the live read of a unit's replica counts. It happens before the intent is recorded."""
     groups = (group.metadata for group in replica.groups.values() if unit.group in ("", group.metadata.name))
     own = () if unit.group else (context.owner_key,)
@@ -191,11 +189,11 @@ def look_at_scale(context: SetContext, replica: ReplicaView, unit: RecreationUni
     )
 
 
-def live_scale(replica: ReplicaView, blueprint: ReplicaBlueprint, units: Sequence[RecreationUnit]) -> dict[str, int]:
+def live_scale(replica: ReplicaView, desired: DesiredReplica, units: Sequence[RecreationUnit]) -> dict[str, int]:
     """Return replica counts that were changed at run time; those of deleted cliques as their intent recorded them."""
-    recreations = Recreations(replica, blueprint)
+    recreations = Recreations(replica, desired)
     found: dict[str, int] = {}
-    for clique in blueprint.cliques:
+    for clique in desired.cliques:
         view, noted = replica.cliques.get(clique.name), recreations.of(clique)
         count = view.replicas if view is not None else noted.count_of(clique) if noted is not None else None
         is_covered = any(unit.covers(clique) for unit in units)
@@ -204,7 +202,7 @@ def live_scale(replica: ReplicaView, blueprint: ReplicaBlueprint, units: Sequenc
     return found
 
 
-def _birth_of(gang: PodGang, context: SetContext) -> str:
+def _first_incarnation(gang: PodGang, context: SetContext) -> str:
     """Return the incarnation without its count of recreations."""
     return gang.metadata.labels.get(labels.INCARNATION, str(context.generation)).partition(".")[0]
 
@@ -215,17 +213,17 @@ def count_of(incarnation: str) -> int:
     `1.2-5` is the second recreation of incarnation 1, scaled out at generation 5 of its group.
     """
     counts = (part.partition(".")[2] for part in incarnation.split("-"))
-    return max((int(count) for count in counts if count.isdecimal()), default=0)
+    return max(parse_number(count, 0) for count in counts)
 
 
 def plan_recreation_deletes(
-    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+    context: SetContext, replica: ReplicaView, desired: DesiredReplica, recreations: Recreations
 ) -> tuple[Stage, Stage]:
     """Delete the rest of the old incarnations: pods first, then cliques; one request per unit."""
     if not recreations.is_any_open:
         return (), ()
     by_unit: dict[str, tuple[Recreation, list[CliqueView]]] = {}
-    for clique in (*blueprint.cliques, *blueprint.parked):
+    for clique in (*desired.cliques, *desired.parked):
         view = replica.cliques.get(clique.name)
         recreation = recreations.of(clique)
         if view is not None and recreation is not None and recreations.is_old(clique, view):
@@ -234,33 +232,33 @@ def plan_recreation_deletes(
     cliques: list[Action] = []
     for recreation, views in by_unit.values():
         wanted, why = _wanted_labels(context, replica, recreation), recreation.reason
-        for lives, members in _by_label(views):
-            pods += delete_all(PODS, context.namespace, wanted, _pods_of(members), why, lives=lives)
+        for incarnations, members in _by_label(views):
+            pods += delete_all(PODS, context.namespace, wanted, _pods_of(members), why, incarnations=incarnations)
             living = [view.clique.metadata for view in members if not view.is_terminating]
-            cliques += delete_all(PODCLIQUES, context.namespace, wanted, living, why, lives=lives)
+            cliques += delete_all(PODCLIQUES, context.namespace, wanted, living, why, incarnations=incarnations)
     return tuple(pods), tuple(cliques)
 
 
-def plan_notes(
-    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+def plan_scale_amendments(
+    context: SetContext, replica: ReplicaView, desired: DesiredReplica, recreations: Recreations
 ) -> Iterable[Patch]:
     """Add replica counts that changed after the intent was recorded, before those cliques are deleted."""
     return _amend(
         context,
         replica,
-        blueprint,
+        desired,
         recreations,
-        lambda open_: tuple(_with_counts(one, replica, blueprint, recreations) for one in open_),
-        "counts that were changed meanwhile come back, too",
+        lambda open_: tuple(_with_counts(one, replica, desired, recreations) for one in open_),
+        "replica counts that changed meanwhile are kept",
     )
 
 
 def _with_counts(
-    recreation: Recreation, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+    recreation: Recreation, replica: ReplicaView, desired: DesiredReplica, recreations: Recreations
 ) -> Recreation:
     changed = {
         clique.name: view.replicas
-        for clique in blueprint.cliques
+        for clique in desired.cliques
         if recreations.of(clique) == recreation
         and (view := replica.cliques.get(clique.name)) is not None
         and not view.is_terminating
@@ -271,23 +269,23 @@ def _with_counts(
 
 
 def plan_close(
-    context: SetContext, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
+    context: SetContext, replica: ReplicaView, desired: DesiredReplica, recreations: Recreations
 ) -> Iterable[Patch]:
     """Drop each intent of which every clique was observed in its new incarnation."""
     return _amend(
         context,
         replica,
-        blueprint,
+        desired,
         recreations,
-        lambda open_: tuple(one for one in open_ if not _is_done(one, replica, blueprint, recreations)),
-        "every clique was seen in its new life",
+        lambda open_: tuple(one for one in open_ if not _is_done(one, replica, desired, recreations)),
+        "every clique exists in its new incarnation",
     )
 
 
 def _amend(
     context: SetContext,
     replica: ReplicaView,
-    blueprint: ReplicaBlueprint,
+    desired: DesiredReplica,
     recreations: Recreations,
     change: Callable[[tuple[Recreation, ...]], tuple[Recreation, ...]],
     reason: str,
@@ -295,24 +293,22 @@ def _amend(
     """Yield a write for every gang whose open intents change."""
     if not recreations.is_any_open:
         return
-    for gang in blueprint.gangs:
+    for gang in desired.gangs:
         current, before = replica.gangs.get(gang.name), recreations.open_in(gang.name)
         after = change(before)
         if current is not None and not current.metadata.is_terminating and after != before:
             yield _record(context, current, msgspec.structs.replace(read_record(current), open=after), reason)
 
 
-def _is_done(
-    recreation: Recreation, replica: ReplicaView, blueprint: ReplicaBlueprint, recreations: Recreations
-) -> bool:
-    """Every clique was seen in its new life; of a group at zero none is left of the old one."""
-    covered = [clique for clique in blueprint.cliques if recreations.of(clique) == recreation]
-    parked = [clique for clique in blueprint.parked if recreations.of(clique) == recreation]
+def _is_done(recreation: Recreation, replica: ReplicaView, desired: DesiredReplica, recreations: Recreations) -> bool:
+    """Return whether every clique exists in its new incarnation; of a group at zero, whether the old one is gone."""
+    covered = [clique for clique in desired.cliques if recreations.of(clique) == recreation]
+    parked = [clique for clique in desired.parked if recreations.of(clique) == recreation]
     if any(c.name in replica.cliques and not recreation.is_new(replica.cliques[c.name].incarnation) for c in parked):
         return False
     gang_names = {c.gang: None for c in covered if not recreation.group or c.base_gang}
     if not recreation.group:
-        gang_names[blueprint.base.name] = None
+        gang_names[desired.base.name] = None
     gangs = [replica.gangs.get(name) for name in gang_names]
     if any(gang is None or not recreation.is_new(gang.metadata.labels.get(labels.INCARNATION, "")) for gang in gangs):
         return False
@@ -342,20 +338,20 @@ def _pods_of(views: Sequence[CliqueView]) -> tuple[ObjectMeta, ...]:
     return tuple(p.metadata for view in views for p in (*view.active, *view.failed, *view.succeeded))
 
 
-def recreation_findings(blueprint: ReplicaBlueprint, recreations: Recreations) -> Iterable[Finding]:
-    at_zero = {group.name for group in blueprint.groups if not group.replicas}
-    for gang in blueprint.gangs:
+def recreation_findings(desired: DesiredReplica, recreations: Recreations) -> Iterable[Finding]:
+    at_zero = {group.name for group in desired.groups if not group.replicas}
+    for gang in desired.gangs:
         for one in recreations.open_in(gang.name):
             unit = f"{one.group} replica {one.index}" if one.group else "the whole set replica"
             if one.group in at_zero:
                 yield Finding(
                     about=f"podgang/{gang.name}",
                     reason=FindingReason.BEING_REMOVED,
-                    message=f"{unit} goes: the group was scaled to zero",
+                    message=f"{unit} is deleted: the group was scaled to zero",
                 )
                 continue
             yield Finding(
                 about=f"podgang/{gang.name}",
-                reason=FindingReason.COMING_BACK,
-                message=f"{unit} was torn down and is being made anew: {one.reason}",
+                reason=FindingReason.BEING_RECREATED,
+                message=f"{unit} was deleted and is being recreated: {one.reason}",
             )

@@ -9,12 +9,17 @@ from grove.planner.actions import Chain, ChainPriority, Finding, Patch, Stage, c
 from grove.planner.replica_facts import ReplicaFacts
 from grove.planner.teardown.gang_termination import Terminations, plan_terminations
 from grove.planner.teardown.group_scale_in import Removals, plan_group_replica_removals, plan_zero_intents
-from grove.planner.teardown.recreation import plan_close, plan_notes, plan_recreation_deletes, recreation_findings
-from grove.planner.training.lifecycle import plan_restart_deletes
+from grove.planner.teardown.recreation import (
+    plan_close,
+    plan_recreation_deletes,
+    plan_scale_amendments,
+    recreation_findings,
+)
+from grove.planner.training.restarts import plan_restart_deletes
 
 
 class ReplicaTeardown(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a replica is deleted, and the intents that are recorded before that."""
+    """The deletes of a replica, and the intents that are recorded before them."""
 
     terminations: Terminations
     removals: Removals
@@ -31,21 +36,13 @@ class ReplicaTeardown(msgspec.Struct, frozen=True, kw_only=True):
 def plan_teardown(facts: ReplicaFacts) -> ReplicaTeardown:
     context, replica, desired, recreations = facts.context, facts.replica, facts.desired, facts.recreations
     removals = plan_group_replica_removals(context, replica, desired)
-    terminations = plan_terminations(
-        context,
-        replica,
-        desired,
-        recreations,
-        facts.now,
-        hold_until=facts.environment.hold_until,
-        outage_until=facts.environment.outage_until,
-    )
+    terminations = plan_terminations(facts)
     deletes, gone_at = _plan_deletes(facts)
     return ReplicaTeardown(
         terminations=terminations,
         removals=removals,
         zero_intents=plan_zero_intents(context, replica, desired, recreations),
-        scale_intents=tuple(plan_notes(context, replica, desired, recreations)),
+        scale_intents=tuple(plan_scale_amendments(context, replica, desired, recreations)),
         deletes=deletes,
         findings=(*recreation_findings(desired, recreations), *removals.findings),
         requeue_at=earliest(terminations.requeue_at, gone_at),

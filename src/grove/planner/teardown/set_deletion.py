@@ -13,12 +13,14 @@ from grove.api.resources import (
     PODCLIQUESETS,
     PODGANGS,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICES,
     Resource,
 )
 from grove.api.types.meta import ObjectMeta
 from grove.api.types.podcliqueset import PodCliqueSet
-from grove.planner.actions import WHOLE_SET, Chain, DeleteMany, Patch, Stage, chain
+from grove.planner.actions import WHOLE_SET, Chain, DeleteMany, Patch, Stage, chain, delete_object
 from grove.planner.snapshot import SetContext, Snapshot
 from grove.planner.teardown.bulk_delete import delete_matching
 from grove.planner.views import ReplicaView
@@ -61,7 +63,7 @@ def plan_old_finalizers(replica: ReplicaView) -> Stage:
             uid=metadata.uid,
             resource_version=metadata.resource_version,
             patch={"metadata": {"finalizers": [name for name in metadata.finalizers if name != finalizer]}},
-            reason="a finalizer of an older version would hold it back",
+            reason="a finalizer of an older version would block its deletion",
         )
         for resource, metadata, finalizer in found
         if finalizer in metadata.finalizers
@@ -80,7 +82,7 @@ def _pods(context: SetContext, replicas: tuple[ReplicaView, ...]) -> Stage:
 
 def _children(snapshot: Snapshot) -> Stage:
     context, replicas = snapshot.context, snapshot.replicas
-    gangs = (*snapshot.strays, *(g for r in replicas for g in r.gangs.values()))
+    gangs = (*snapshot.orphaned_gangs, *(g for r in replicas for g in r.gangs.values()))
     found: tuple[tuple[Resource[Any], tuple[ObjectMeta, ...]], ...] = (
         (PODCLIQUES, tuple(c.clique.metadata for r in replicas for c in r.cliques.values())),
         (GROUPS, tuple(g.metadata for r in replicas for g in r.groups.values())),
@@ -89,7 +91,12 @@ def _children(snapshot: Snapshot) -> Stage:
         # The next set of this name needs their names immediately.
         (CONTROLLER_REVISIONS, tuple(revision.metadata for revision in snapshot.revisions)),
     )
-    return tuple(_delete_many(resource, context, children) for resource, children in found if children)
+    why = f"set {context.name} is being deleted"
+    return (
+        *(_delete_many(resource, context, children) for resource, children in found if children),
+        *(delete_object(ROLE_BINDINGS, binding.metadata, why) for binding in snapshot.role_bindings),
+        *(delete_object(ROLES, role.metadata, why) for role in snapshot.roles),
+    )
 
 
 def _delete_many(resource: Resource[Any], context: SetContext, found: tuple[ObjectMeta, ...]) -> DeleteMany:

@@ -1,7 +1,7 @@
-"""Sync of ClusterTopologyBindings: create or compare the topologies that schedulers keep themselves.
+"""Sync ClusterTopologyBindings: create or compare the topology objects of schedulers.
 
-A binding that names a scheduler's topology leaves it to whoever made it, and is only compared with it; for every other
-scheduler that has such objects one is made, owned by the binding. How sets use a binding is `node_label_keys.py`.
+A topology object that the binding names belongs to a user and is only compared. For every other scheduler with such
+objects the operator creates one, owned by the binding. `node_label_keys.py` shows how sets use a binding.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,14 +37,20 @@ from grove.planner.actions import (
 from grove.planner.child_manifests import build_owner
 from grove.planner.child_sync import Retries
 from grove.planner.status.availability import ConditionResult
-from grove.planner.status.status_patch import no, with_condition, without_condition, write_status, yes
+from grove.planner.status.status_patch import (
+    condition_false,
+    condition_true,
+    with_condition,
+    without_condition,
+    write_status,
+)
 
-# Schedulers that keep topologies of their own, and as what.
+# Schedulers with topology objects, and their kinds.
 TOPOLOGY_KINDS: Mapping[str, Resource[SchedulerObject]] = {"kai-scheduler": KAI_TOPOLOGIES}
 
 
 class SchedulerTopologies(msgspec.Struct, frozen=True, kw_only=True):
-    """What an enabled scheduler has of its own."""
+    """The topology objects of an enabled scheduler."""
 
     scheduler: str
     resource: Resource[SchedulerObject]
@@ -57,15 +63,15 @@ class SyncResult(StrEnum):
     DRIFT = "drift"
     # A scheduler that is not enabled here, or has no topologies of its own.
     UNKNOWN_SCHEDULER = "unknown scheduler"
-    # Neither good nor bad: what is under way ends soon.
+    # A create or delete is in progress.
     UNDER_WAY = "under way"
 
 
-class _Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """One scheduler's topology beside the binding, and what is to be done about it."""
+class _Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One scheduler's topology compared with the binding, and the actions about it."""
 
     status: SchedulerTopologyStatus
-    outcome: SyncResult
+    sync_result: SyncResult
     stages: tuple[Stage, ...] = ()
     is_error: bool = False
 
@@ -76,33 +82,35 @@ def plan_binding(
     now: datetime,
     failures: tuple[CreateRejection, ...] = (),
 ) -> Plan:
-    """The same binding and topologies give the same plan; when they agree and it was said, an empty one."""
+    """Plan one binding. The plan is empty when the topologies agree and the status reports it."""
     if binding.metadata.is_terminating:
-        # What was made for it goes with it: it is their owner.
+        # The garbage collector deletes the topologies that it owns.
         return Plan()
-    refusals = {failure.key: failure.message for failure in failures}
-    judged = (
-        *(_judge(binding, one, refusals) for one in sorted(known, key=lambda one: one.scheduler)),
-        *_unknown(binding, known),
+    rejections = {failure.key: failure.message for failure in failures}
+    comparisons = (
+        *(_compare(binding, one, rejections) for one in sorted(known, key=lambda one: one.scheduler)),
+        *_report_unknown(binding, known),
     )
     retries = Retries(failures, now)
-    write = _status(binding, judged, now)
+    write = _status(binding, comparisons, now)
     return Plan(
-        chains=tuple(c for one in judged for c in chain(one.status.scheduler_name, WHOLE_SET, *_allowed(one, retries))),
+        chains=tuple(
+            c for one in comparisons for c in chain(one.status.scheduler_name, WHOLE_SET, *_due_stages(one, retries))
+        ),
         statuses=(write,) if write else (),
         requeue_at=retries.requeue_at,
     )
 
 
-def _allowed(judged: _Judged, retries: Retries) -> Iterator[Stage]:
-    """What was refused before waits for its time, and with it what comes after."""
-    for stage in judged.stages:
-        if not all(retries.allow(action.failure_key) for action in stage if isinstance(action, Create)):
+def _due_stages(comparisons: _Comparison, retries: Retries) -> Iterator[Stage]:
+    """Yield the stages up to the first with a rejected create that must wait."""
+    for stage in comparisons.stages:
+        if not all(retries.is_due(action.failure_key) for action in stage if isinstance(action, Create)):
             return
         yield stage
 
 
-def _judge(binding: ClusterTopologyBinding, known: SchedulerTopologies, refusals: Mapping[str, str]) -> _Judged:
+def _compare(binding: ClusterTopologyBinding, known: SchedulerTopologies, rejections: Mapping[str, str]) -> _Comparison:
     named = next(
         (
             entry.topology_reference
@@ -114,54 +122,56 @@ def _judge(binding: ClusterTopologyBinding, known: SchedulerTopologies, refusals
     reference = binding.metadata.name if named is None else named
     if known.topologies is None:
         message = f"the cluster does not serve {known.resource.full_name}: install {known.scheduler}"
-        return _told(known, reference, SyncResult.DRIFT, message, is_error=True)
+        return _result(known, reference, SyncResult.DRIFT, message, is_error=True)
     found = known.topologies.get(reference)
     if named is not None:
-        return _compared(binding, known, reference, found)
+        return _compare_foreign(binding, known, reference, found)
     if found is None:
-        return _missing(binding, known, refusals)
-    return _kept(binding, known, found)
+        return _report_missing(binding, known, rejections)
+    return _sync_own(binding, known, found)
 
 
-def _compared(
+def _compare_foreign(
     binding: ClusterTopologyBinding, known: SchedulerTopologies, reference: str, found: SchedulerObject | None
-) -> _Judged:
-    """Somebody else's topology, which the binding names: never touched."""
+) -> _Comparison:
+    """Compare a topology that the binding names. It belongs to a user and is never changed."""
     if found is None:
         message = f'there is no {known.resource.kind} "{reference}": create it, or correct the binding'
-        return _told(known, reference, SyncResult.DRIFT, message)
+        return _result(known, reference, SyncResult.DRIFT, message)
     if _levels_of(found) == _keys_of(binding):
-        return _told(known, reference, SyncResult.IN_SYNC, generation=found.metadata.generation)
+        return _result(known, reference, SyncResult.IN_SYNC, generation=found.metadata.generation)
     message = _difference(binding, known, found)
-    return _told(known, reference, SyncResult.DRIFT, message, generation=found.metadata.generation)
+    return _result(known, reference, SyncResult.DRIFT, message, generation=found.metadata.generation)
 
 
-def _missing(binding: ClusterTopologyBinding, known: SchedulerTopologies, refusals: Mapping[str, str]) -> _Judged:
+def _report_missing(
+    binding: ClusterTopologyBinding, known: SchedulerTopologies, rejections: Mapping[str, str]
+) -> _Comparison:
     create = _create(binding, known)
-    refusal = refusals.get(create.failure_key)
-    if refusal is None:
-        return _told(known, create.name, SyncResult.UNDER_WAY, "it is being created", stages=((create,),))
-    message = f"it cannot be created: {refusal}"
-    return _told(known, create.name, SyncResult.DRIFT, message, stages=((create,),), is_error=True)
+    backoff = rejections.get(create.failure_key)
+    if backoff is None:
+        return _result(known, create.name, SyncResult.UNDER_WAY, "it is being created", stages=((create,),))
+    message = f"it cannot be created: {backoff}"
+    return _result(known, create.name, SyncResult.DRIFT, message, stages=((create,),), is_error=True)
 
 
-def _kept(binding: ClusterTopologyBinding, known: SchedulerTopologies, found: SchedulerObject) -> _Judged:
-    """A topology that is ours to make, and to make anew when the levels changed: a scheduler's are immutable."""
+def _sync_own(binding: ClusterTopologyBinding, known: SchedulerTopologies, found: SchedulerObject) -> _Comparison:
+    """Sync a topology that the operator owns. Levels are immutable, so a change recreates it."""
     reference, generation = found.metadata.name, found.metadata.generation
     if found.metadata.controller != TOPOLOGY_BINDINGS.owner_key(binding.metadata):
-        message = _stranger(binding, known, found.metadata)
-        return _told(known, reference, SyncResult.DRIFT, message, is_error=True, generation=generation)
+        message = _describe_foreign(binding, known, found.metadata)
+        return _result(known, reference, SyncResult.DRIFT, message, is_error=True, generation=generation)
     if found.metadata.is_terminating:
-        return _told(known, reference, SyncResult.UNDER_WAY, "the old one is still being deleted")
+        return _result(known, reference, SyncResult.UNDER_WAY, "the old one is still being deleted")
     if _levels_of(found) == _keys_of(binding):
-        return _told(known, reference, SyncResult.IN_SYNC, generation=generation)
+        return _result(known, reference, SyncResult.IN_SYNC, generation=generation)
     delete = delete_object(known.resource, found.metadata, "the levels of the binding changed")
     stages: tuple[Stage, ...] = ((delete,), (_create(binding, known),))
-    return _told(known, reference, SyncResult.UNDER_WAY, _difference(binding, known, found), stages=stages)
+    return _result(known, reference, SyncResult.UNDER_WAY, _difference(binding, known, found), stages=stages)
 
 
-def _unknown(binding: ClusterTopologyBinding, known: Sequence[SchedulerTopologies]) -> Iterator[_Judged]:
-    """Schedulers that the binding names and that are not enabled here, or have no topologies of their own."""
+def _report_unknown(binding: ClusterTopologyBinding, known: Sequence[SchedulerTopologies]) -> Iterator[_Comparison]:
+    """Report schedulers that the binding names and that are not enabled here, or have no topology objects."""
     schedulers = {one.scheduler for one in known}
     for entry in binding.spec.scheduler_topology_bindings:
         if entry.scheduler_name not in schedulers:
@@ -172,27 +182,27 @@ def _unknown(binding: ClusterTopologyBinding, known: Sequence[SchedulerTopologie
                 in_sync=False,
                 message=message,
             )
-            yield _Judged(status=status, outcome=SyncResult.UNKNOWN_SCHEDULER)
+            yield _Comparison(status=status, sync_result=SyncResult.UNKNOWN_SCHEDULER)
 
 
-def _told(
+def _result(
     known: SchedulerTopologies,
     reference: str,
-    outcome: SyncResult,
+    sync_result: SyncResult,
     message: str = "",
     *,
     generation: int | None = None,
     stages: tuple[Stage, ...] = (),
     is_error: bool = False,
-) -> _Judged:
+) -> _Comparison:
     status = SchedulerTopologyStatus(
         scheduler_name=known.scheduler,
         topology_reference=reference,
-        in_sync=outcome is SyncResult.IN_SYNC,
+        in_sync=sync_result is SyncResult.IN_SYNC,
         scheduler_backend_topology_observed_generation=generation,
         message=message or None,
     )
-    return _Judged(status=status, outcome=outcome, stages=stages, is_error=is_error)
+    return _Comparison(status=status, sync_result=sync_result, stages=stages, is_error=is_error)
 
 
 def _create(binding: ClusterTopologyBinding, known: SchedulerTopologies) -> Create:
@@ -232,23 +242,23 @@ def _difference(binding: ClusterTopologyBinding, known: SchedulerTopologies, fou
     return f"the levels of {known.resource.kind} {found.metadata.name} are {theirs}; those of the binding are {ours}"
 
 
-def _stranger(binding: ClusterTopologyBinding, known: SchedulerTopologies, found: ObjectMeta) -> str:
+def _describe_foreign(binding: ClusterTopologyBinding, known: SchedulerTopologies, found: ObjectMeta) -> str:
     kind = known.resource.kind
     if any((o.kind, o.name) == (TOPOLOGY_BINDINGS.kind, binding.metadata.name) for o in found.owner_references):
-        return f"{kind} {found.name} is left of an earlier binding of this name; it is waited for until it is gone"
+        return f"{kind} {found.name} belongs to an earlier binding of this name; the operator waits until it is gone"
     hint = f"name it in schedulerTopologyBindings, or remove that {kind}"
-    return f"{kind} {found.name} exists already and was not made for this binding; {hint}"
+    return f"{kind} {found.name} already exists and was not created for this binding; {hint}"
 
 
-# --- what is said of it ----------------------------------------------------------------------------------------------
+# --- the status -----------------------------------------------------------------------------------------------------
 
 
-def _status(binding: ClusterTopologyBinding, judged: Sequence[_Judged], now: datetime) -> StatusWrite | None:
+def _status(binding: ClusterTopologyBinding, comparisons: Sequence[_Comparison], now: datetime) -> StatusWrite | None:
     old = binding.status
-    if any(one.outcome is SyncResult.UNDER_WAY and one.stages for one in judged):
-        # What is about to be done is told when it is done.
+    if any(one.sync_result is SyncResult.UNDER_WAY and one.stages for one in comparisons):
+        # The status is written after the actions.
         return None
-    verdict = _verdict(judged)
+    verdict = _compare_all(comparisons)
     type_ = ConditionType.SCHEDULER_TOPOLOGY_DRIFT
     generation = binding.metadata.generation
     conditions = (
@@ -258,29 +268,29 @@ def _status(binding: ClusterTopologyBinding, judged: Sequence[_Judged], now: dat
     )
     status = msgspec.structs.replace(
         old,
-        observed_generation=old.observed_generation if any(one.is_error for one in judged) else generation,
+        observed_generation=old.observed_generation if any(one.is_error for one in comparisons) else generation,
         conditions=conditions,
-        scheduler_topology_statuses=tuple(one.status for one in judged),
+        scheduler_topology_statuses=tuple(one.status for one in comparisons),
     )
-    write = write_status(TOPOLOGY_BINDINGS, binding.metadata, old, status, StatusPriority.NEWS)
+    write = write_status(TOPOLOGY_BINDINGS, binding.metadata, old, status, StatusPriority.TRANSITION)
     return None if write is None else msgspec.structs.replace(write, on_success=tuple(_events(binding, status)))
 
 
-def _verdict(judged: Sequence[_Judged]) -> ConditionResult | None:
-    if not judged:
+def _compare_all(comparisons: Sequence[_Comparison]) -> ConditionResult | None:
+    if not comparisons:
         return None
-    wrong = [one for one in judged if one.outcome is not SyncResult.IN_SYNC]
+    wrong = [one for one in comparisons if one.sync_result is not SyncResult.IN_SYNC]
     message = "; ".join(f"{one.status.scheduler_name}: {one.status.message}" for one in wrong)
-    if any(one.outcome is SyncResult.UNKNOWN_SCHEDULER for one in wrong):
+    if any(one.sync_result is SyncResult.UNKNOWN_SCHEDULER for one in wrong):
         return ConditionResult(status=ConditionStatus.UNKNOWN, reason=Reason.TOPOLOGY_NOT_FOUND, message=message)
     if wrong:
-        return yes(Reason.DRIFT, message)
-    names = ", ".join(one.status.scheduler_name for one in judged)
-    return no(Reason.IN_SYNC, f"the topology of {names} equals the binding")
+        return condition_true(Reason.DRIFT, message)
+    names = ", ".join(one.status.scheduler_name for one in comparisons)
+    return condition_false(Reason.IN_SYNC, f"the topology of {names} equals the binding")
 
 
 def _events(binding: ClusterTopologyBinding, status: TopologyBindingStatus) -> Iterator[EventRecord]:
-    """When the condition changes its status; that a new binding is in sync from the start is no news."""
+    """Yield an event when the condition changes its status, except for a new binding that is in sync."""
     type_ = ConditionType.SCHEDULER_TOPOLOGY_DRIFT
     old, new = find_condition(binding.status.conditions, type_), find_condition(status.conditions, type_)
     if new is None or (old is not None and old.status == new.status):

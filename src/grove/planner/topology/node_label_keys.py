@@ -1,9 +1,8 @@
-"""The topology constraints of a set in the words of its cluster: node label keys in place of domains.
+"""Resolve the topology constraints of a set: node label keys instead of domain names.
 
-Resolved once per change of the set or of its ClusterTopologyBinding; `topology_scopes.py` asks for it to draw a
-gang. Admission
-rejects constraints that are wrong (`topology_constraints.py`). What was there then may vanish later: a constraint
-that cannot be translated is left out of new gangs until it can be, or no new gang gets pods until then.
+They are resolved once per change of the set or of its ClusterTopologyBinding; `topology_scopes.py` writes them into
+gangs. Admission rejects invalid constraints (`topology_constraints.py`), but a binding or a level may be deleted later.
+A constraint that cannot be resolved is left out of new gangs, or new gangs get no pods, until it can be resolved.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,25 +17,25 @@ from grove.api.types.podgang import GangPackConstraint, GangTopologyConstraint
 from grove.planner.status.availability import ConditionResult
 
 Bindings = Mapping[str, ClusterTopologyBinding]
-# What follows from something that is missing.
+# The behavior for missing bindings and levels.
 PLACED_WITHOUT = "until then new gangs are placed without it"
 WAITING = "until then no pod of a new gang is created"
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """How close together a set wants its parts; keys of node labels, no domains."""
+    """The resolved topology constraints of a set, as node label keys."""
 
     # The ClusterTopologyBinding that defines the domains; "": nothing is to be packed.
     name: str = ""
-    # Of every replica as a whole.
+    # The constraint of each replica as a whole.
     whole: GangTopologyConstraint | None = None
-    # Of the group around a clique, by the name of the clique.
+    # The constraint of the group of a clique, by the name of the clique.
     around: Mapping[str, GangTopologyConstraint] = {}
-    # By the name of the clique.
+    # The constraint of each clique, by its name.
     cliques: Mapping[str, GangTopologyConstraint] = {}
-    # What is not defined now, in words. While it lasts, what a stored gang says stays; a new one says what can be said.
+    # A message about what is not defined. Meanwhile stored gangs keep their constraints; new ones get those with a key.
     missing: str = ""
-    # No pod of a new gang is made while something is missing.
+    # New gangs get no pods while something is missing.
     is_waiting: bool = False
     # The set's condition TopologyLevelsUnavailable; None: it has none.
     verdict: ConditionResult | None = None
@@ -46,63 +45,66 @@ NO_TOPOLOGY = Topology()
 
 
 def resolve_topology(template: SetTemplate, bindings: Bindings, *, is_enabled: bool, waits: bool = False) -> Topology:
-    """Ask in the order of the condition's reasons. `bindings` by name; `waits`: what is missing is waited for."""
+    """Resolve the constraints. Checks are in the order of the reasons of the condition.
+
+    `bindings`: the bindings by name. `waits`: new gangs wait for what is missing.
+    """
     constraints = tuple(_constraints(template))
     if not is_enabled:
-        return _switched_off() if any(map(_domains, constraints)) else NO_TOPOLOGY
+        return _report_disabled() if any(map(_domains, constraints)) else NO_TOPOLOGY
     if not constraints:
-        return Topology(verdict=_available("the set has no topology constraints"))
+        return Topology(verdict=_report_available("the set has no topology constraints"))
     name = next((constraint.topology_name for constraint in constraints if constraint.topology_name), "")
     if not name:
-        message = "no constraint of the set says which ClusterTopologyBinding defines its domains: add topologyName"
-        return _missing(ConditionStatus.UNKNOWN, Reason.TOPOLOGY_NAME_MISSING, message, waits=waits)
+        message = "no constraint of the set names the ClusterTopologyBinding that defines its domains: add topologyName"
+        return _report_missing(ConditionStatus.UNKNOWN, Reason.TOPOLOGY_NAME_MISSING, message, waits=waits)
     binding = bindings.get(name)
     if binding is None:
         message = f'there is no ClusterTopologyBinding "{name}": create it'
-        return _missing(ConditionStatus.UNKNOWN, Reason.CLUSTER_TOPOLOGY_NOT_FOUND, message, waits=waits)
+        return _report_missing(ConditionStatus.UNKNOWN, Reason.CLUSTER_TOPOLOGY_NOT_FOUND, message, waits=waits)
     keys = {level.domain: level.key for level in binding.spec.levels}
-    resolved = _resolved(template, name, keys)
+    resolved = _resolve(template, name, keys)
     unknown = list(dict.fromkeys(d for constraint in constraints for d in _domains(constraint) if d not in keys))
     if unknown:
         message = f'ClusterTopologyBinding "{name}" has no level {", ".join(unknown)}: add it'
-        missing = _missing(ConditionStatus.TRUE, Reason.TOPOLOGY_LEVELS_UNAVAILABLE, message, waits=waits)
+        missing = _report_missing(ConditionStatus.TRUE, Reason.TOPOLOGY_LEVELS_UNAVAILABLE, message, waits=waits)
         return msgspec.structs.replace(
             resolved, missing=missing.missing, is_waiting=missing.is_waiting, verdict=missing.verdict
         )
     return resolved
 
 
-def is_told_to_wait(conditions: tuple[Condition, ...]) -> bool:
-    """Return whether the operator was set up to wait for what is missing, as far as the set says so."""
-    told = find_condition(conditions, ConditionType.TOPOLOGY_LEVELS_UNAVAILABLE)
-    return told is not None and told.message.endswith(WAITING)
+def is_reported_waiting(conditions: tuple[Condition, ...]) -> bool:
+    """Return whether the operator is configured to wait for missing bindings, by the condition of the set."""
+    reported = find_condition(conditions, ConditionType.TOPOLOGY_LEVELS_UNAVAILABLE)
+    return reported is not None and reported.message.endswith(WAITING)
 
 
-def _resolved(template: SetTemplate, name: str, keys: Mapping[str, str]) -> Topology:
-    """Translate what has a key; the name of the binding stands for something only if anything has."""
-    whole = _translated(template.topology_constraint, keys)
+def _resolve(template: SetTemplate, name: str, keys: Mapping[str, str]) -> Topology:
+    """Translate all constraints that have a key. The name of the binding is kept only if there are any."""
+    whole = _translate(template.topology_constraint, keys)
     around = {
         clique: found
         for group in template.pod_clique_scaling_groups
-        if (found := _translated(group.topology_constraint, keys)) is not None
+        if (found := _translate(group.topology_constraint, keys)) is not None
         for clique in group.clique_names
     }
     cliques = {
         clique.name: found
         for clique in template.cliques
-        if (found := _translated(clique.topology_constraint, keys)) is not None
+        if (found := _translate(clique.topology_constraint, keys)) is not None
     }
     return Topology(
         name=name if whole or around or cliques else "",
         whole=whole,
         around=around,
         cliques=cliques,
-        verdict=_available(f'ClusterTopologyBinding "{name}" has every level that the set names'),
+        verdict=_report_available(f'ClusterTopologyBinding "{name}" has every level that the set names'),
     )
 
 
 def _constraints(template: SetTemplate) -> Iterator[TopologyConstraint]:
-    """From the set inwards."""
+    """Yield the constraints, from the set inwards."""
     around = (template.topology_constraint, *(g.topology_constraint for g in template.pod_clique_scaling_groups))
     found = (*around, *(clique.topology_constraint for clique in template.cliques))
     return (constraint for constraint in found if constraint is not None)
@@ -112,7 +114,7 @@ def _domains(constraint: TopologyConstraint) -> tuple[str, ...]:
     return tuple(domain for domain in (constraint.required_domain, constraint.preferred_domain) if domain)
 
 
-def _translated(constraint: TopologyConstraint | None, keys: Mapping[str, str]) -> GangTopologyConstraint | None:
+def _translate(constraint: TopologyConstraint | None, keys: Mapping[str, str]) -> GangTopologyConstraint | None:
     """Return the constraint in keys; None if there is none, or none of its domains is defined."""
     if constraint is None:
         return None
@@ -122,8 +124,8 @@ def _translated(constraint: TopologyConstraint | None, keys: Mapping[str, str]) 
     return GangTopologyConstraint(pack_constraint=GangPackConstraint(required=required, preferred=preferred))
 
 
-def _switched_off() -> Topology:
-    message = "topology-aware scheduling is switched off: the constraints of the set are not carried out"
+def _report_disabled() -> Topology:
+    message = "topology-aware scheduling is disabled: the constraints of the set have no effect"
     return Topology(
         verdict=ConditionResult(
             status=ConditionStatus.UNKNOWN, reason=Reason.TOPOLOGY_AWARE_SCHEDULING_DISABLED, message=message
@@ -131,11 +133,11 @@ def _switched_off() -> Topology:
     )
 
 
-def _available(message: str) -> ConditionResult:
+def _report_available(message: str) -> ConditionResult:
     return ConditionResult(status=ConditionStatus.FALSE, reason=Reason.ALL_TOPOLOGY_LEVELS_AVAILABLE, message=message)
 
 
-def _missing(status: ConditionStatus, reason: Reason, message: str, *, waits: bool) -> Topology:
+def _report_missing(status: ConditionStatus, reason: Reason, message: str, *, waits: bool) -> Topology:
     verdict = ConditionResult(
         status=status, reason=reason, message=f"{message}; {WAITING if waits else PLACED_WITHOUT}"
     )

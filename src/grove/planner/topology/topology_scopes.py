@@ -9,7 +9,7 @@ import msgspec
 
 from grove.api import labels, names
 from grove.api.types.podgang import GangTopologyConstraint, PodGang, PodGangSpec, TopologyGroupConfig
-from grove.planner.desired_state import CliqueBlueprint, GangBlueprint, ReplicaBlueprint
+from grove.planner.desired_state import DesiredClique, DesiredGang, DesiredReplica
 from grove.planner.topology.node_label_keys import Topology
 
 
@@ -31,10 +31,11 @@ class RequiredScope(msgspec.Struct, frozen=True, kw_only=True):
     cliques: tuple[str, ...]
 
 
-def topology_parts(topology: Topology, gang: GangBlueprint) -> TopologyParts:
-    """A base gang says what holds for all of it, and has an entry for each of its group replicas with a constraint.
+def topology_parts(topology: Topology, gang: DesiredGang) -> TopologyParts:
+    """Return the topology of a gang.
 
-    In a scaled gang there is one group replica and nothing else: the gang itself has that constraint.
+    A base gang has the constraint of the whole gang, and an entry for each of its group replicas with a constraint. A
+    scaled gang has one group replica only: the gang itself has that constraint.
     """
     packed = {c.name: topology.cliques[c.template.name] for c in gang.cliques if c.template.name in topology.cliques}
     if gang.is_base:
@@ -45,7 +46,7 @@ def topology_parts(topology: Topology, gang: GangBlueprint) -> TopologyParts:
     return TopologyParts(constraint=around or topology.whole, cliques=packed)
 
 
-def _group_configs(topology: Topology, gang: GangBlueprint) -> Iterable[TopologyGroupConfig]:
+def _group_configs(topology: Topology, gang: DesiredGang) -> Iterable[TopologyGroupConfig]:
     for name, cliques in _group_replicas(gang.cliques).items():
         constraint = topology.around.get(cliques[0].template.name)
         if constraint is not None:
@@ -54,8 +55,8 @@ def _group_configs(topology: Topology, gang: GangBlueprint) -> Iterable[Topology
             )
 
 
-def _group_replicas(cliques: Iterable[CliqueBlueprint]) -> dict[str, list[CliqueBlueprint]]:
-    found: dict[str, list[CliqueBlueprint]] = {}
+def _group_replicas(cliques: Iterable[DesiredClique]) -> dict[str, list[DesiredClique]]:
+    found: dict[str, list[DesiredClique]] = {}
     for clique in cliques:
         if clique.group:
             found.setdefault(names.group_replica(clique.group, clique.group_replica_index), []).append(clique)
@@ -63,7 +64,7 @@ def _group_replicas(cliques: Iterable[CliqueBlueprint]) -> dict[str, list[Clique
 
 
 def stored_parts(spec: PodGangSpec) -> TopologyParts:
-    """What a gang says already: kept as it is while nobody can tell what it should say."""
+    """Return the stored topology of a gang: it stays while its binding cannot be resolved."""
     return TopologyParts(
         constraint=spec.topology_constraint,
         group_configs=spec.topology_constraint_group_configs,
@@ -71,8 +72,8 @@ def stored_parts(spec: PodGangSpec) -> TopologyParts:
     )
 
 
-def required_scopes(topology: Topology, replica: ReplicaBlueprint) -> tuple[RequiredScope, ...]:
-    """Every scope of a replica with a required constraint, its scaled gangs included."""
+def required_scopes(topology: Topology, replica: DesiredReplica) -> tuple[RequiredScope, ...]:
+    """Yield every scope of a replica with a required constraint, including its scaled gangs."""
     cliques = tuple(replica.cliques)
     scopes = [_scope(replica.name, topology.whole, cliques)]
     scopes += [
@@ -83,10 +84,10 @@ def required_scopes(topology: Topology, replica: ReplicaBlueprint) -> tuple[Requ
     return tuple(scope for scope in scopes if scope is not None)
 
 
-def stored_scopes(gangs: Mapping[str, PodGang], replica: ReplicaBlueprint) -> tuple[RequiredScope, ...]:
+def stored_scopes(gangs: Mapping[str, PodGang], replica: DesiredReplica) -> tuple[RequiredScope, ...]:
     """Return the required scopes of stored gangs: while their topology is not defined, replacements keep their domain.
 
-    A gang that was made meanwhile says nothing, and its pods are free; so it is not part of a wider scope either.
+    A gang that was created meanwhile has no constraints. Its pods are free, so it is not part of a wider scope either.
     """
     found = [(gang, gangs[gang.name]) for gang in replica.gangs if gang.name in gangs]
     pinned = [(gang, stored) for gang, stored in found if labels.TOPOLOGY_NAME in stored.metadata.annotations]
@@ -106,7 +107,7 @@ def stored_scopes(gangs: Mapping[str, PodGang], replica: ReplicaBlueprint) -> tu
 
 
 def _scope(
-    name: str, constraint: GangTopologyConstraint | None, cliques: Iterable[CliqueBlueprint]
+    name: str, constraint: GangTopologyConstraint | None, cliques: Iterable[DesiredClique]
 ) -> RequiredScope | None:
     pack = constraint.pack_constraint if constraint else None
     if pack is None or not pack.required:

@@ -16,7 +16,7 @@ from grove.api.types.podcliqueset import SetPhase
 from grove.planner.actions import WHOLE_SET, ChainPriority, Plan, chain, earliest
 from grove.planner.rollout.clique_update import gone_at
 from grove.planner.snapshot import Snapshot
-from grove.planner.status.set_status import course_write
+from grove.planner.status.set_status import plan_final_status
 from grove.planner.teardown.bulk_delete import delete_all
 from grove.planner.training.lifecycle import failure_of, is_finished
 
@@ -35,7 +35,7 @@ def plan_failing(snapshot: Snapshot, now: datetime) -> Plan | None:
     if is_finished(snapshot.pcs) and not left:
         return None
     # A pod whose deletion is overdue is on a node that does not answer. Do not wait for it.
-    leaving = [gone_at(pod) for pod in pods if pod.metadata.is_terminating and now < gone_at(pod)]
+    terminating = [gone_at(pod) for pod in pods if pod.metadata.is_terminating and now < gone_at(pod)]
     if left:
         deletes = delete_all(
             PODS,
@@ -46,12 +46,12 @@ def plan_failing(snapshot: Snapshot, now: datetime) -> Plan | None:
             field_selector=NOT_ENDED,
         )
         return Plan(chains=chain("failed", WHOLE_SET, tuple(deletes), rank=ChainPriority.FIRST))
-    if leaving:
-        return Plan(requeue_at=earliest(*leaving))
-    return Plan(statuses=course_write(snapshot.pcs, msgspec.structs.replace(status, phase=SetPhase.FAILED)))
+    if terminating:
+        return Plan(requeue_at=earliest(*terminating))
+    return Plan(statuses=plan_final_status(snapshot.pcs, msgspec.structs.replace(status, phase=SetPhase.FAILED)))
 
 
 def _pods(snapshot: Snapshot) -> Iterator[Pod]:
     for replica in snapshot.replicas:
         for view in replica.cliques.values():
-            yield from (*view.active, *view.leaving, *view.failed, *view.succeeded)
+            yield from (*view.active, *view.terminating, *view.failed, *view.succeeded)

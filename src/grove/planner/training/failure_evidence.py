@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from grove.api.types.meta import find_condition
 from grove.api.types.pod import ContainerStatus, Pod, TerminatedState, has_lost_readiness
 from grove.api.types.podclique import PodFailure
+from grove.api.values.message_text import truncate
 from grove.planner.views import CliqueView, pod_index
 
 LONGEST_MESSAGE = 256
@@ -93,15 +94,17 @@ def _read_container(pod: Pod, status: ContainerStatus, state: TerminatedState) -
 
 def _find_losses(clique: CliqueView, whole: Collection[int]) -> Iterator[PodFailure]:
     """Yield pods that are being deleted, and pods that were ready and no longer are."""
-    for pod in clique.leaving:
+    for pod in clique.terminating:
         if pod_index(pod) in whole or pod.is_failed or pod.is_succeeded:
             continue
-        told = find_condition(pod.status.conditions, "DisruptionTarget")
-        is_told = told is not None and told.status == "True"
+        disruption = find_condition(pod.status.conditions, "DisruptionTarget")
+        is_disrupted = disruption is not None and disruption.status == "True"
         yield PodFailure(
             pod=pod.metadata.name,
-            reason=told.reason if told is not None and is_told else "Deleted",
-            message=_shorten(told.message) if told is not None and is_told else _place_of(pod, "it was on"),
+            reason=disruption.reason if disruption is not None and is_disrupted else "Deleted",
+            message=_shorten(disruption.message)
+            if disruption is not None and is_disrupted
+            else _place_of(pod, "it was on"),
             finished_at=pod.metadata.deletion_timestamp,
         )
     for pod in clique.active:
@@ -112,7 +115,7 @@ def _find_losses(clique: CliqueView, whole: Collection[int]) -> Iterator[PodFail
             yield PodFailure(
                 pod=pod.metadata.name,
                 reason="NodeLost" if is_silent else "NotReady",
-                message=_place_of(pod, "no word from" if is_silent else "it is on"),
+                message=_place_of(pod, "no status from" if is_silent else "it is on"),
                 finished_at=_not_ready_since(pod),
             )
 
@@ -128,5 +131,4 @@ def _not_ready_since(pod: Pod) -> datetime | None:
 
 def _shorten(text: str) -> str:
     """Return at most 256 characters on one line. The text comes from a user's program and may contain anything."""
-    clean = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return clean if len(clean) <= LONGEST_MESSAGE else f"{clean[: LONGEST_MESSAGE - 3]}..."
+    return truncate(" ".join(text.split()), LONGEST_MESSAGE)

@@ -5,13 +5,8 @@ import msgspec
 from grove.planner.actions import Patch
 from grove.planner.replica_facts import ReplicaFacts
 from grove.planner.teardown.gang_termination import Terminations
-from grove.planner.training.lifecycle import (
-    ReplicaRun,
-    has_pods_of_earlier_attempt,
-    is_restart_pending,
-    plan_restart_intent,
-    run_of,
-)
+from grove.planner.training.lifecycle import ReplicaRun, compute_run
+from grove.planner.training.restarts import has_pods_of_earlier_attempt, is_restart_pending, plan_restart_intent
 
 
 class ReplicaTraining(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,5 +35,5 @@ def plan_training(facts: ReplicaFacts, terminations: Terminations) -> ReplicaTra
         restart_intents=plan_restart_intent(context, replica, desired, restarts),
         are_pods_held=is_counted or has_pods_of_earlier_attempt(replica, desired, facts.recreations, facts.now),
         is_restart_awaited=bool(due) or terminations.is_restart_held,
-        run=run_of(replica, desired, facts.recreations, due, facts.now),
+        run=compute_run(replica, desired, facts.recreations, due, facts.now),
     )

@@ -1,5 +1,6 @@
-"""The safety rules of gang termination: never early, never without having been available, never twice for one breach,
-and never half. Asked by `pods_and_gangs.py` at every write to a PodGang; each answers with the reason it is broken.
+"""Invariants of gang termination: after the delay, only units that were available, once per breach, and completely.
+
+`pods_and_gangs.py` checks them at every write to a PodGang. Each rule returns why it is broken.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,17 +15,17 @@ from grove.api.types.podgang import PodGang
 from grove.api.values.durations import parse_duration
 from grove.planner.teardown.recreation import Recreation, read_record
 
-# One breach: whose condition, since when, and the gang that would remember its end: with it goes the memory.
+# One breach: the object with the condition, since when, and the gang that records its termination.
 Breach = tuple[Uid, datetime, Uid]
 
 
 class TerminationRules:
-    """Remembers which breach ended which unit."""
+    """The rules, with a record of which breach terminated which unit."""
 
     def __init__(self) -> None:
         self._ended: dict[Breach, str] = {}
 
-    def opened_rightly(
+    def check_opened(
         self,
         before: PodGang,
         gang: PodGang,
@@ -33,17 +34,17 @@ class TerminationRules:
         cliques: Iterable[PodClique],
         groups: Iterable[PodCliqueScalingGroup],
         now: datetime,
-        is_judged_elsewhere: Callable[[Recreation], bool],
+        is_checked_elsewhere: Callable[[Recreation], bool],
     ) -> str | None:
-        """Every unit that is recorded for recreation had a breach that outlived its delay.
+        """Check that every unit recorded for recreation had a breach that lasted longer than its delay.
 
-        `is_judged_elsewhere`: its group is being updated (`rollout.py`), or was scaled to zero.
+        `is_checked_elsewhere`: its group is being updated (`rollout.py`), or was scaled to zero.
         """
         known = {(one.key, one.incarnation) for one in read_record(before).open}
         fresh = [
             one
             for one in read_record(gang).open
-            if (one.key, one.incarnation) not in known and not is_judged_elsewhere(one)
+            if (one.key, one.incarnation) not in known and not is_checked_elsewhere(one)
         ]
         if not fresh or pcs is None:
             return None
@@ -62,8 +63,8 @@ class TerminationRules:
             self._ended.update((breach, recreation.incarnation) for breach, _ in due)
         return None
 
-    def closed_rightly(self, before: PodGang, gang: PodGang, cliques: Iterable[PodClique]) -> str | None:
-        """When an intent is dropped, nothing of the old incarnation is left."""
+    def check_closed(self, before: PodGang, gang: PodGang, cliques: Iterable[PodClique]) -> str | None:
+        """Check that nothing of the old incarnation is left when an intent is dropped."""
         kept = {(one.key, one.incarnation) for one in read_record(gang).open}
         whole = any(not one.group for one in read_record(gang).open)
         for one in read_record(before).open:
@@ -87,8 +88,8 @@ def _breaches(
     groups: list[PodCliqueScalingGroup],
     gang: PodGang,
 ) -> Iterator[tuple[Breach, datetime]]:
-    """The breaches that may end this unit, and when each may."""
-    # A group that was deleted a moment ago may stand beside its successor of the same name: either may have been read.
+    """Yield the breaches that may terminate this unit, and from when on."""
+    # A recently deleted group and its successor have the same name: the operator may have read either.
     own = [g for g in groups if g.metadata.name == unit.group]
     if own and not any(_is_false(g.status.conditions) for g in own):
         # While the condition of the group is True or Unknown, the set decides.

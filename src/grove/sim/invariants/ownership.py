@@ -1,9 +1,9 @@
-"""The safety rules of ownership: what is no part of a set is never read as a fact of it, written or deleted for it.
+"""Invariants of ownership: the operator never reads, writes or deletes foreign objects as part of a set.
 
-An object belongs to a set if every owner key from it up to a PodCliqueSet names an object that exists, in the same
-namespace. Labels, names and the uid in an owner reference prove nothing: anybody can write them.
+An object belongs to a set if every owner key from it up to a PodCliqueSet names an existing object in the same
+namespace. Labels, names and the uid in an owner reference prove nothing: any client can write them.
 
-`pods_and_gangs.py` asks these rules first, and shows the other rules only what belongs to a set.
+`pods_and_gangs.py` checks these rules first, and passes only objects of sets to the other rules.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +22,8 @@ from grove.api.resources import (
     PODCLIQUESETS,
     PODGANGS,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICES,
     VOLCANO_PODGROUPS,
     Resource,
@@ -38,7 +40,7 @@ _OWNERS: dict[str, Resource[Any]] = {
 _CHILDREN = frozenset(
     resource.full_name
     for resource in (
-        GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES, CONTROLLER_REVISIONS,
+        GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES, CONTROLLER_REVISIONS, ROLES, ROLE_BINDINGS,
         NATIVE_PODGROUPS, NATIVE_COMPOSITES, KAI_PODGROUPS, VOLCANO_PODGROUPS,
     )
 )  # fmt: skip
@@ -53,14 +55,14 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class OwnershipRules:
-    """Follows every object of the kinds that sets are made of, whosever it is."""
+    """The rules, with a record of every object of the kinds that sets consist of, foreign ones included."""
 
     def __init__(self) -> None:
-        # The keys of sets, and of all that belongs to one and may own something itself; also of those that are gone.
+        # The owner keys of sets and of their parts that may own objects, including deleted ones.
         self._owners: set[OwnerKey] = set()
-        # What was last seen at a place; a deleted object is remembered until its successor comes.
+        # The last object of each name; a deleted one stays until its successor is created.
         self._places: dict[_Place, _Known] = {}
-        # Objects of others that were deleted, or marked as being deleted: by the request under way, by the last one.
+        # Foreign objects that were deleted or became terminating: by the current request, and by the last one.
         self._foreign_deletes: list[_Place] = []
         self._last_foreign_deletes: list[_Place] = []
 
@@ -80,10 +82,10 @@ class OwnershipRules:
         return is_part
 
     def end_request(self) -> None:
-        """Note that the server has carried a request out: what it deletes from now on is for another one."""
+        """Note that the server has finished a request: later deletes belong to another one."""
         self._last_foreign_deletes, self._foreign_deletes = self._foreign_deletes, []
 
-    def judge(self, write: RecordedWrite) -> Iterator[str]:
+    def check(self, write: RecordedWrite) -> Iterator[str]:
         """Yield the reasons why the operator should not have made this write, the last request of all."""
         target, kind = write.target, _kind_of(write)
         if write.status >= 300:
@@ -92,7 +94,7 @@ class OwnershipRules:
             for _, namespace, name in self._last_foreign_deletes:
                 yield f"deleted {namespace}/{name}, which belongs to no set, together with what does"
         elif kind == EVENTS.full_name:
-            yield from self._judge_event(target, write)
+            yield from self._check_event(target, write)
         elif target.verb == "create" and kind in _CHILDREN:
             metadata = msgspec.convert(_body(write)["metadata"], ObjectMeta)
             if metadata.namespace != target.namespace or metadata.controller not in self._owners:
@@ -102,18 +104,18 @@ class OwnershipRules:
             if known is None or not known.is_part_of_set:
                 yield "was written although it belongs to no set of its namespace"
 
-    def _judge_event(self, target: RequestSummary, write: RecordedWrite) -> Iterator[str]:
+    def _check_event(self, target: RequestSummary, write: RecordedWrite) -> Iterator[str]:
         about = _body(write).get("involvedObject") or {}
         if target.verb == "create" and about.get("namespace") and about["namespace"] != target.namespace:
             yield f"is about an object of namespace {about['namespace']}"
 
 
 def foreign_facts(snapshot: Snapshot) -> Iterator[str]:
-    """Yield every object that a plan could rest on and that is no part of the set."""
+    """Yield every object that a plan could use although it does not belong to the set."""
     pcs = snapshot.pcs.metadata
     top = PODCLIQUESETS.owner_key(pcs)
     yield from _not_of((top,), snapshot.revisions)
-    yield from _not_of((top,), snapshot.strays)
+    yield from _not_of((top,), snapshot.orphaned_gangs)
     for replica in snapshot.replicas:
         groups = [GROUPS.owner_key(group.metadata) for group in replica.groups.values()]
         yield from _not_of((top,), replica.groups.values())
@@ -121,11 +123,11 @@ def foreign_facts(snapshot: Snapshot) -> Iterator[str]:
         yield from _not_of((top,), replica.services.values())
         yield from _not_of((top, *groups), (view.clique for view in replica.cliques.values()))
         for view in replica.cliques.values():
-            pods = (*view.active, *view.leaving, *view.failed, *view.succeeded)
+            pods = (*view.active, *view.terminating, *view.failed, *view.succeeded)
             yield from _not_of((PODCLIQUES.owner_key(view.clique.metadata),), pods)
         gangs = {gang.metadata.uid: PODGANGS.owner_key(gang.metadata) for gang in replica.gangs.values()}
-        for uid, mirrors in replica.mirrors.items():
-            yield from _not_of((gangs[uid],), (mirror for _, mirror in mirrors))
+        for uid, scheduler_objects in replica.scheduler_objects.items():
+            yield from _not_of((gangs[uid],), (scheduler_object for _, scheduler_object in scheduler_objects))
 
 
 def _not_of(owners: Sequence[OwnerKey], objects: Iterable[HasMetadata]) -> Iterator[str]:
@@ -135,14 +137,14 @@ def _not_of(owners: Sequence[OwnerKey], objects: Iterable[HasMetadata]) -> Itera
 
 
 def _is_end(change: Change) -> bool:
-    """The object is gone, or its deletion has begun."""
+    """Return whether the object is gone or terminating."""
     before = {} if change.before is None else change.before.obj["metadata"]
     is_marked = "deletionTimestamp" in change.entry.obj["metadata"] and "deletionTimestamp" not in before
     return change.type is ChangeType.DELETED or is_marked
 
 
 def _kind_of(write: RecordedWrite) -> str:
-    """The full name of the kind that a request is about."""
+    """Return the full name of the kind of a request."""
     parts = write.request.path.strip("/").split("/")
     plural = write.target.resource.partition("/")[0]
     return plural if parts[0] == "api" else f"{plural}.{parts[1]}"

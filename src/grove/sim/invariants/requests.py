@@ -7,20 +7,21 @@ import msgspec
 
 from grove.api import labels
 from grove.api.types.meta import JsonObject
-from grove.kube.request_info import RequestSummary, target_of
+from grove.kube.request_info import RequestSummary, summarize
 from grove.kube.transport import Request
 
 _DELETED = frozenset(
     {"pods", "podcliques", "podcliquescalinggroups", "podgangs", "services", "controllerrevisions",
-     # What schedulers read of a gang.
+     "roles", "rolebindings",
+     # The part of a gang that schedulers read.
      "podgroups", "compositepodgroups"}
 )  # fmt: skip
 _SCALED_BY_OTHERS = frozenset({"podcliquesets", "podcliques", "podcliquescalinggroups"})
 
 
-def breach_of_manners(request: Request) -> str | None:
-    """The first rule that a write of the operator breaks, in words."""
-    target = target_of(request)
+def find_broken_rule(request: Request) -> str | None:
+    """Return the first rule that a write of the operator breaks, as text, or None."""
+    target = summarize(request)
     body: JsonObject = msgspec.json.decode(request.body) if request.body else {}
     for rule in (deletes_what_it_observed, deletes_in_bulk_by_set, leaves_scale_to_others, omits_what_is_empty):
         reason = rule(target, request, body)
@@ -33,22 +34,22 @@ def deletes_what_it_observed(target: RequestSummary, _request: Request, body: Js
     if target.verb != "delete":
         return None
     if target.resource not in _DELETED:
-        return "not a kind that is ours to delete"
-    return None if body.get("preconditions", {}).get("uid") else "deletes by name, whoever has it now"
+        return "the operator must not delete this kind"
+    return None if body.get("preconditions", {}).get("uid") else "deletes by name, without a uid"
 
 
 def deletes_in_bulk_by_set(target: RequestSummary, request: Request, _body: JsonObject) -> str | None:
     if target.verb != "deletecollection":
         return None
     if target.resource not in _DELETED:
-        return "not a kind that is ours to delete"
+        return "the operator must not delete this kind"
     selected = dict(term.split("=", 1) for term in request.query.get("labelSelector", "").split(",") if "=" in term)
     is_ours = selected.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE and labels.PART_OF in selected
     return None if target.namespace and is_ours else "deletes more than one set's objects"
 
 
 def omits_what_is_empty(_target: RequestSummary, _request: Request, body: JsonObject) -> str | None:
-    """Clients in Go ask whether an optional list or object of a status is nil."""
+    """Check that a status omits empty lists and objects: clients in Go check whether they are nil."""
     path = _find_empty(body.get("status", None), "status")
     return f"writes an empty {path}, which should be absent" if path else None
 
@@ -62,6 +63,6 @@ def _find_empty(value: object, path: str) -> str:
 
 def leaves_scale_to_others(target: RequestSummary, _request: Request, body: JsonObject) -> str | None:
     is_change = target.verb in ("patch", "update") and target.resource in _SCALED_BY_OTHERS
-    # A new pod template reaches a clique by a patch of its podSpec; the count beside it belongs to whoever scales.
+    # A patch of podSpec is a new template for a clique. The replicas belong to the client that scales.
     is_scaling = is_change and (target.verb == "update" or "replicas" in body.get("spec", {}))
     return "changes a count that others scale" if is_scaling else None

@@ -1,6 +1,6 @@
-"""Staleness: values that the operator may still believe, because a watch delivers them late or was cut.
+"""Staleness: values that the operator may still use, because a watch delivers changes late or was cut.
 
-The rules that are judged by this are in `pods_and_gangs.py`.
+`pods_and_gangs.py` and the rules of updates and training use it.
 """
 
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from grove.clock import Clock
 M = TypeVar("M", Uid, int)
 V = TypeVar("V")
 
-# Longer than any delay a fault plan draws between observing and acting, queueing included.
+# Longer than every delay of a fault plan between an observation and an action, including queueing.
 MOMENT = timedelta(seconds=20)
 
 
@@ -26,8 +26,8 @@ def owner_uid(obj: HasMetadata) -> Uid:
     return Uid("") if owner is None else owner.uid
 
 
-class Sight:
-    """Since when facts may be what the operator acts on: a moment, or longer while a watch says nothing."""
+class Staleness:
+    """The age of the oldest state that the operator may act on: some seconds, or more while a watch is frozen."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -35,11 +35,11 @@ class Sight:
         self._lost_at: datetime | None = None
         self._regained_at: datetime | None = None
 
-    def lose(self) -> None:
+    def begin_stale(self) -> None:
         self._lost_at = self.since()
         self._blind_count += 1
 
-    def regain(self) -> None:
+    def end_stale(self) -> None:
         self._blind_count -= 1
         self._regained_at = self._clock.now()
 
@@ -50,16 +50,16 @@ class Sight:
 
 
 class Lately(Generic[M]):
-    """Of which members of a clique something is true, or was a moment ago: the operator may still rest on it.
+    """The members of a clique for which a fact is true, or was recently: the operator may still act on it.
 
-    A member is a pod by its uid, or an index whoever holds it.
+    A member is a pod by its uid, or an index.
     """
 
-    def __init__(self, clock: Clock, sight: Sight) -> None:
+    def __init__(self, clock: Clock, staleness: Staleness) -> None:
         self._clock = clock
-        self._sight = sight
+        self._staleness = staleness
         self._true: dict[Uid, dict[M, None]] = {}
-        # Those of which it is no longer true, and since when.
+        # Members for which it is no longer true, and since when.
         self._ended: dict[Uid, dict[M, datetime]] = {}
 
     def note(self, clique: Uid, member: M, is_true: bool) -> None:
@@ -87,17 +87,17 @@ class Lately(Generic[M]):
         ended = self._ended.get(clique)
         if not ended:
             return []
-        since = self._sight.since()
+        since = self._staleness.since()
         return [member for member, ended_at in ended.items() if ended_at >= since]
 
 
 class RecentValues(Generic[V]):
-    """What an object asks for, and what it asked for a moment ago: the operator may still carry that out."""
+    """The requested values of each object, current and recent: the operator may still act on a recent one."""
 
-    def __init__(self, clock: Clock, sight: Sight) -> None:
+    def __init__(self, clock: Clock, staleness: Staleness) -> None:
         self._clock = clock
-        self._sight = sight
-        # Each value and until when it was asked for; the last one is asked for now.
+        self._staleness = staleness
+        # Each value and until when it was current; the last one still is.
         self._values: dict[Uid, list[tuple[datetime, V]]] = {}
 
     def note(self, uid: Uid, value: V) -> None:
@@ -108,5 +108,5 @@ class RecentValues(Generic[V]):
             values.append((self._clock.now(), value))
 
     def recent(self, uid: Uid) -> list[V]:
-        since, values = self._sight.since(), self._values.get(uid, [])
+        since, values = self._staleness.since(), self._values.get(uid, [])
         return [value for i, (until, value) in enumerate(values) if i == len(values) - 1 or until >= since]

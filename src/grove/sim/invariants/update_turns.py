@@ -1,11 +1,11 @@
-"""The safety rules of turns: an update never takes a second available set replica while the first is not back.
+"""Invariants of the order of updates: an update never takes a second available set replica while the first is not back.
 
-From spec/rolling-update.md: one replica of a set at a time, paused until its update is complete; and a reader who sees
-the newest generation in a set never finds an old success in its children. Asked by `pods_and_gangs.py`; what one
-clique or group may do is in `rollout.py`.
+From spec/rolling-update.md: one set replica at a time, and the update pauses until it is complete. A client that reads
+the newest generation in a set never reads an old success in its children. `pods_and_gangs.py` checks these rules;
+`rollout.py` has those of one clique or group.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 from grove.api import labels
@@ -19,31 +19,31 @@ from grove.api.types.podgang import PodGang
 from grove.clock import Clock
 from grove.planner.teardown.recreation import read_record
 from grove.sim.invariants.rollout import Key, RolloutRules, Tables, index_of, is_open, template_of
-from grove.sim.invariants.staleness import Lately, Sight, owner_uid
+from grove.sim.invariants.staleness import Lately, Staleness, owner_uid
 
-# A pod has no room when its scheduler said so for that long; times are whole seconds.
-NO_ROOM = timedelta(seconds=59)
+# A pod counts as unschedulable after this time; times are whole seconds.
+UNSCHEDULABLE_AFTER = timedelta(seconds=59)
 # The set, the index of its replica, and the clique or group in it.
 Minimum = tuple[Uid, int, str]
 Part = PodClique | PodCliqueScalingGroup
 
 
 class TurnRules:
-    """Remembers where an update replaced pods and the minimum was not reached since, and what was ever made."""
+    """The rules, with a record of minima that an update broke and not yet restored, and of all units ever created."""
 
-    def __init__(self, clock: Clock, sight: Sight, tables: Tables, rollouts: RolloutRules) -> None:
+    def __init__(self, clock: Clock, staleness: Staleness, tables: Tables, rollouts: RolloutRules) -> None:
         self._clock = clock
-        self._sight = sight
+        self._staleness = staleness
         self._tables = tables
         self._rollouts = rollouts
-        self._ready: Lately[Uid] = Lately(clock, sight)
+        self._ready: Lately[Uid] = Lately(clock, staleness)
         self._owed: dict[Minimum, None] = {}
-        # Pods that were ever made of each clique, by template.
+        # Pods that were ever created for each clique, by template.
         self._made: dict[Uid, dict[str, set[Uid]]] = {}
         # The templates that cliques of each group replica ever had.
         self._units: dict[tuple[Key, str], dict[str, set[str]]] = {}
 
-    # What happened
+    # Changes of the store
 
     def note_pod(self, owner: Uid, pod: Pod, *, is_gone: bool) -> None:
         hash_ = pod.metadata.labels.get(labels.TEMPLATE_HASH, "")
@@ -63,7 +63,7 @@ class TurnRules:
             unit.setdefault(clique.metadata.name, set()).add(found.get(labels.TEMPLATE_HASH, ""))
 
     def _make_up(self, pcs: PodCliqueSet, index: int) -> None:
-        """A pod became ready: minima that are reached now are owed no longer."""
+        """Record that a pod became ready: minima that are reached now are restored."""
         for part in self._parts(pcs, index):
             key = (pcs.metadata.uid, index, part.metadata.name)
             if key in self._owed and self._has_minimum(part, strictly=True):
@@ -71,29 +71,29 @@ class TurnRules:
 
     # The rules: what an update takes
 
-    def pod_taken_rightly(self, uid: Uid) -> Iterator[str]:
-        """A pod that is deleted by itself because it runs an older template."""
+    def check_replaced_pod(self, uid: Uid) -> Iterator[str]:
+        """Check a pod that is deleted on its own because it has an older template."""
         pod = self._rollouts.alive(uid)
         clique = self._tables.cliques.get(owner_uid(pod)) if pod is not None else None
         pcs = self._rollouts.set_of(clique) if clique is not None else None
         if pod is None or clique is None or pcs is None or not is_open(clique.status.rolling_update_progress):
             return
         if not self._rollouts.is_newest(pcs, clique, pod):
-            yield from self._takes_rightly(pcs, index_of(pod.metadata.labels), clique.metadata.name)
+            yield from self._check_replacement(pcs, index_of(pod.metadata.labels), clique.metadata.name)
 
-    def replica_taken_rightly(self, before: PodGang, gang: PodGang) -> Iterator[str]:
-        """Group replicas that are recreated because their group is updated."""
+    def check_replaced_replica(self, before: PodGang, gang: PodGang) -> Iterator[str]:
+        """Check group replicas that are recreated because their group is updated."""
         pcs = self._rollouts.set_above(gang)
         known = {(one.key, one.incarnation) for one in read_record(before).open}
         for one in read_record(gang).open if pcs is not None else ():
             is_update = self._rollouts.rolling_group(gang.metadata.namespace, one) is not None
             if pcs is not None and is_update and (one.key, one.incarnation) not in known:
-                yield from self._takes_rightly(pcs, index_of(gang.metadata.labels), one.group)
+                yield from self._check_replacement(pcs, index_of(gang.metadata.labels), one.group)
 
-    def _takes_rightly(self, pcs: PodCliqueSet, index: int, part: str) -> Iterator[str]:
+    def _check_replacement(self, pcs: PodCliqueSet, index: int, part: str) -> Iterator[str]:
         turn = _turn(pcs)
         if turn is None or turn.replica_index != index:
-            # Judged elsewhere: nothing is taken out of turn.
+            # `rollout.py` checks that only the current replica is updated.
             return
         if turn.was_available is not False:
             wanted = self._rollouts.least_wanted(pcs.metadata.uid)
@@ -108,28 +108,28 @@ class TurnRules:
                     )
         self._owed[(pcs.metadata.uid, index, part)] = None
 
-    # The rules: turns
+    # The rules: order of replicas
 
-    def set_rightly(self, before: PodCliqueSet, pcs: PodCliqueSet) -> Iterator[str]:
-        yield from self.counts_rightly(pcs)
+    def check_set(self, before: PodCliqueSet, pcs: PodCliqueSet) -> Iterator[str]:
+        yield from self.check_counts(pcs, (*self._tables.cliques.values(), *self._tables.groups.values()))
         was, turn = _turn(before), _turn(pcs)
         if before.status != pcs.status and not (pcs.metadata.is_terminating or self._rollouts.may_be_on_delete(pcs)):
             wanted = self._rollouts.least_wanted(pcs.metadata.uid)
             if was is not None and was != turn and was.replica_index < wanted:
-                yield from self._is_done_rightly(pcs, was)
+                yield from self._check_turn_end(pcs, was)
             if turn is not None and turn != was and turn.replica_index < wanted:
-                yield from self._begins_rightly(pcs, turn)
-            yield from self._lists_rightly(before, pcs)
+                yield from self._check_begin(pcs, turn)
+            yield from self._check_lists(before, pcs)
         self._forgive(pcs, was.replica_index if was is not None and was != turn else None)
 
     def _forgive(self, pcs: PodCliqueSet, done: int | None) -> None:
-        """What a turn that is over leaves behind was judged; another update, or another replica, owes nothing."""
+        """Drop broken minima of replicas whose update is over: they were checked then."""
         is_over = not is_open(pcs.status.rolling_update_progress)
         for key in tuple(self._owed):
             if key[0] == pcs.metadata.uid and (is_over or key[1] == done or key[1] >= pcs.spec.replicas):
                 del self._owed[key]
 
-    def _is_done_rightly(self, pcs: PodCliqueSet, turn: CurrentlyUpdating) -> Iterator[str]:
+    def _check_turn_end(self, pcs: PodCliqueSet, turn: CurrentlyUpdating) -> Iterator[str]:
         for part in self._parts(pcs, turn.replica_index):
             if self._has_minimum(part):
                 continue
@@ -139,7 +139,7 @@ class TurnRules:
             elif not self._is_excused(part, turn):
                 yield f"{what}, although its pods may still come"
 
-    def _begins_rightly(self, pcs: PodCliqueSet, turn: CurrentlyUpdating) -> Iterator[str]:
+    def _check_begin(self, pcs: PodCliqueSet, turn: CurrentlyUpdating) -> Iterator[str]:
         parts = self._parts(pcs, turn.replica_index)
         template = pcs.spec.template
         grouped = {name for group in template.pod_clique_scaling_groups for name in group.clique_names}
@@ -149,7 +149,7 @@ class TurnRules:
         if turn.was_available is False and is_whole and all(map(self._is_long_ready, parts)):
             yield f"replica {turn.replica_index} is called not available, and is"
 
-    def _lists_rightly(self, before: PodCliqueSet, pcs: PodCliqueSet) -> Iterator[str]:
+    def _check_lists(self, before: PodCliqueSet, pcs: PodCliqueSet) -> Iterator[str]:
         was, now = before.status.rolling_update_progress, pcs.status.rolling_update_progress
         if now is None:
             return
@@ -166,26 +166,34 @@ class TurnRules:
             ):
                 yield f"{name} is listed as updated without its minimum"
 
-    # The rules: what readers see
+    # The rules: what clients read
 
-    def counts_rightly(self, pcs: PodCliqueSet) -> Iterator[str]:
-        """Under the generation that the set says it has seen, no child counts more units as updated than ever were."""
+    def check_counts(self, pcs: PodCliqueSet, parts: Iterable[Part]) -> Iterator[str]:
+        """Check that no child reports more updated units for the observed generation than were ever created."""
         if pcs.metadata.is_terminating or pcs.status.observed_generation != pcs.metadata.generation:
+            return
+        counting = [part for part in parts if part.status.updated_replicas and self._is_checked(part, pcs)]
+        if not counting:
             return
         wanted = [r for r in self._rollouts.revisions_of(pcs) if makes_same_pods(pcs.spec.template, r.template)]
         if not wanted:
             return
         newest = max(wanted, key=lambda r: r.number).template.hashes
-        seen = f"generation {pcs.metadata.generation} is called seen, but"
-        for clique in self._tables.cliques.values():
-            hash_ = newest.get(template_of(pcs, clique), "")
-            made = self._made.get(clique.metadata.uid, {}).get(hash_, ())
-            is_staying = self._rollouts.set_of(clique) is pcs and not clique.metadata.is_terminating
-            if is_staying and clique.status.updated_replicas > len(made):
-                yield f"{seen} {clique.metadata.name} counts old pods as updated"
-        for group in self._tables.groups.values():
-            if self._rollouts.set_of(group) is pcs and group.status.updated_replicas > self._ever_new(group, newest):
-                yield f"{seen} {group.metadata.name} counts old replicas as updated"
+        for part in counting:
+            if part.status.updated_replicas > self._ever_updated(pcs, part, newest):
+                units = "pods" if isinstance(part, PodClique) else "replicas"
+                seen = f"generation {pcs.metadata.generation} is called seen"
+                yield f"{seen}, but {part.metadata.name} counts old {units} as updated"
+
+    def _is_checked(self, part: Part, pcs: PodCliqueSet) -> bool:
+        is_leaving_clique = isinstance(part, PodClique) and part.metadata.is_terminating
+        return not is_leaving_clique and self._rollouts.set_of(part) is pcs
+
+    def _ever_updated(self, pcs: PodCliqueSet, part: Part, newest: dict[str, str]) -> int:
+        """Return how many units of the part were ever made from the newest templates."""
+        if not isinstance(part, PodClique):
+            return self._ever_new(part, newest)
+        return len(self._made.get(part.metadata.uid, {}).get(newest.get(template_of(pcs, part), ""), ()))
 
     def _ever_new(self, group: PodCliqueScalingGroup, newest: dict[str, str]) -> int:
         key = (group.metadata.namespace, group.metadata.name)
@@ -196,10 +204,10 @@ class TurnRules:
             for names in (group.spec.clique_names,)
         )
 
-    # What the rules ask
+    # Queries
 
     def _parts(self, pcs: PodCliqueSet, index: int) -> list[Part]:
-        """The standalone cliques and the groups of a replica that exist and stay."""
+        """Yield the standalone cliques and groups of a replica that exist and are not terminating."""
         found: list[Part] = [c for c in self._tables.cliques.values() if labels.GROUP not in c.metadata.labels]
         found += self._tables.groups.values()
         return [
@@ -211,12 +219,12 @@ class TurnRules:
         ]
 
     def _has_minimum(self, part: Part, *, strictly: bool = False) -> bool:
-        """Now, or a moment ago: the operator may rest on that."""
+        """Return whether the minimum is reached, or was recently: the operator may still act on that."""
         asked = part.spec.replicas if strictly else self._rollouts.least_wanted(part.metadata.uid)
         if isinstance(part, PodClique):
             ready = self._ready_now(part) if strictly else self._ready.count(part.metadata.uid)
             return ready >= min(part.min_available, asked)
-        # The operator may not have seen yet that the group was scaled in: then another of its replicas counts.
+        # The operator may not know yet that the group was scaled in: then another of its replicas counts.
         units = self._units_of(part, part.spec.replicas if strictly else self._rollouts.most_wanted(part.metadata.uid))
         key = (part.metadata.namespace, part.metadata.name)
         good = sum(
@@ -228,7 +236,7 @@ class TurnRules:
 
     def _is_long_ready(self, part: Part) -> bool:
         if not part.spec.replicas:
-            # It may have been scaled to zero a moment ago, and have lacked its minimum until then.
+            # It may have been scaled to zero recently, and have lacked its minimum until then.
             return False
         if isinstance(part, PodClique):
             return self._rollouts.is_long_available(part)
@@ -244,7 +252,7 @@ class TurnRules:
         return all(len(unit) == len(part.spec.clique_names) for unit in self._units_of(part))
 
     def _units_of(self, group: PodCliqueScalingGroup, count: int | None = None) -> list[list[PodClique]]:
-        """The cliques of each replica of a group, of the first `count` or of all that it asks for."""
+        """Return the cliques of each replica of a group: of the first `count`, or of all desired ones."""
         key = (group.metadata.namespace, group.metadata.name)
         return [self._rollouts.members(key, j) for j in range(group.spec.replicas if count is None else count)]
 
@@ -252,7 +260,7 @@ class TurnRules:
         return sum(pod.is_ready for pod in self._tables.pods.get(clique.metadata.uid, {}).values())
 
     def _is_excused(self, part: Part, turn: CurrentlyUpdating) -> bool:
-        """What is missing has no room, or the part was broken before and is not changed by the update."""
+        """Return whether missing pods do not fit, or the part was broken before and the update does not change it."""
         progress = part.status.rolling_update_progress
         began_at = progress.update_started_at if progress is not None else None
         is_changed = began_at is not None and began_at >= turn.update_started_at
@@ -263,15 +271,15 @@ class TurnRules:
         return not any(self._may_come(pod) for c in short for pod in self._tables.pods.get(c.metadata.uid, {}).values())
 
     def _may_come(self, pod: Pod) -> bool:
-        """It is on a node and not ready, or its scheduler did not find out yet that it has no room."""
-        if not pod.is_active or pod.is_ready or pod.is_behind_our_gate:
+        """Return whether the pod is on a node and not ready, or not yet known to be unschedulable."""
+        if not pod.is_active or pod.is_ready or pod.is_gated:
             return False
-        told = find_condition(pod.status.conditions, "PodScheduled")
-        since = told.last_transition_time if told is not None else None
+        condition = find_condition(pod.status.conditions, "PodScheduled")
+        since = condition.last_transition_time if condition is not None else None
         if pod.is_scheduled:
-            return since is None or since < self._sight.since()
+            return since is None or since < self._staleness.since()
         born_at = pod.metadata.creation_timestamp
-        return born_at is None or self._clock.now() - born_at < NO_ROOM
+        return born_at is None or self._clock.now() - born_at < UNSCHEDULABLE_AFTER
 
 
 def _turn(pcs: PodCliqueSet) -> CurrentlyUpdating | None:

@@ -1,6 +1,6 @@
 """Import of a real cluster into a rehearsal, with GET requests only: some sets, and the capacity around them.
 
-Made smaller on the way: of others' pods only what takes room is kept. Playing with it is `sandbox.py`.
+Of other pods it keeps only what uses capacity. `sandbox.py` runs the rehearsal.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -29,65 +29,65 @@ from grove.errors import UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.response_decoding import check
 from grove.kube.transport import Request, Transport
-from grove.planner.explain.text import counted, verb
+from grove.planner.explain.text import count_noun, verb
 
 PAGE_SIZE = "500"
-# Owners come before what they own.
+# Owners before their dependents.
 _CHILDREN: tuple[Resource[Any], ...] = (CONTROLLER_REVISIONS, SERVICES, GROUPS, PODCLIQUES, PODGANGS)
-# What a pod of somebody else means for the room on its node, and for who may be beside it.
-_ROOM_METADATA = ("name", "namespace", "uid", "labels", "creationTimestamp")
-_ROOM_SPEC = ("nodeName", "overhead", "affinity", "priority", "priorityClassName", "restartPolicy")
-_ROOM_CONTAINER = ("name", "image", "resources", "restartPolicy")
+# The fields of other pods that matter for capacity and pod affinity.
+_CAPACITY_METADATA = ("name", "namespace", "uid", "labels", "creationTimestamp")
+_CAPACITY_SPEC = ("nodeName", "overhead", "affinity", "priority", "priorityClassName", "restartPolicy")
+_CAPACITY_CONTAINER = ("name", "image", "resources", "restartPolicy")
 _OVER = ("Succeeded", "Failed")
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster at one moment. `notes` say in words what could not be seen, and what is believed instead."""
+    """A cluster at one moment. `notes` describe what could not be read, and what is assumed instead."""
 
     at: datetime
     objects: tuple[JsonObject, ...]
-    # Without nodes nobody can tell whether something fits: then everything does.
+    # Without nodes everything fits.
     has_nodes: bool = True
     notes: tuple[str, ...] = ()
 
 
 class RehearsalSubject(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be rehearsed, as far as it decides what is read."""
+    """The sets to rehearse, as far as they decide what to read."""
 
     sets: tuple[NamespacedName, ...]
     # Namespaces that need not exist yet.
     new_namespaces: tuple[str, ...] = ()
-    # Priority classes that pods will ask for; they are made up where classes may not be read.
+    # Priority classes of the new pods; if classes cannot be read, replacements are created.
     classes: tuple[str, ...] = ()
 
 
 async def observe(transport: Transport, subject: RehearsalSubject, now: datetime) -> Observed:
-    """Raises `UserError` for a namespace that is not there, `ApiError` when the sets themselves cannot be read."""
+    """Read the cluster. Raises `UserError` if a namespace does not exist, `ApiError` if the sets cannot be read."""
     sets = subject.sets
-    reading = _Reading(transport, sets)
+    importer = _Importer(transport, sets)
     namespaces = [
         name for name in dict.fromkeys(one.namespace for one in sets) if name not in subject.new_namespaces
     ]  # fmt: skip
-    objects = [await reading.namespace(name) for name in namespaces]
-    nodes = await reading.nodes()
+    objects = [await importer.namespace(name) for name in namespaces]
+    nodes = await importer.nodes()
     objects += nodes or []
-    objects += await reading.classes(subject.classes)
-    objects += await reading.visible(TOPOLOGY_BINDINGS) or []
+    objects += await importer.classes(subject.classes)
+    objects += await importer.visible(TOPOLOGY_BINDINGS) or []
     for name in namespaces:
-        objects += await reading.quotas(name)
+        objects += await importer.quotas(name)
     for one in sets:
-        objects += await reading.tree(one)
-    objects += await reading.pods(namespaces)
-    return Observed(at=now, objects=tuple(objects), has_nodes=nodes is not None, notes=tuple(reading.notes))
+        objects += await importer.tree(one)
+    objects += await importer.pods(namespaces)
+    return Observed(at=now, objects=tuple(objects), has_nodes=nodes is not None, notes=tuple(importer.notes))
 
 
-class _Reading:
-    """One look at a cluster, and what it could not see."""
+class _Importer:
+    """One import of a cluster, with notes about what the user may not read."""
 
     def __init__(self, transport: Transport, sets: Sequence[NamespacedName]) -> None:
         self._transport = transport
         self._sets = tuple((one.namespace, one.name) for one in sets)
-        # The sets, and all that belongs to them and may own something itself.
+        # The owner keys of the sets and of their parts that may own other objects.
         self._owners: set[OwnerKey] = set()
         self.notes: list[str] = []
 
@@ -106,7 +106,7 @@ class _Reading:
     async def nodes(self) -> list[JsonObject] | None:
         nodes = await self.visible(NODES)
         if nodes is None:
-            self.notes.append("nodes may not be read: whether there is room is not known, and taken for granted")
+            self.notes.append("nodes cannot be read: free capacity is unknown, and every pod is assumed to fit")
             return None
         return [_without_images(node) for node in nodes]
 
@@ -125,7 +125,7 @@ class _Reading:
         return plain
 
     async def tree(self, one: NamespacedName) -> list[JsonObject]:
-        """The set and all it owns but pods; nothing if there is no such set."""
+        """Return the set and all it owns except pods; empty if the set does not exist."""
         try:
             pcs = await self._get(Request(method="GET", path=PODCLIQUESETS.path(one.namespace, one.name)))
         except ApiError as error:
@@ -135,7 +135,7 @@ class _Reading:
         selector = labels.selector(labels.default_labels(one.name))
         objects, owners = [pcs], {PODCLIQUESETS.owner_key(_metadata(pcs))}
         for resource in _CHILDREN:
-            # Labels prove nothing: what another controls is no part of the set.
+            # Labels prove nothing: an object with another controller is not part of the set.
             listed = [child async for child in self._list(resource, one.namespace, selector)]
             children = [child for child in listed if _metadata(child).controller in owners]
             objects += children
@@ -144,18 +144,18 @@ class _Reading:
         return objects
 
     async def pods(self, namespaces: Sequence[str]) -> list[JsonObject]:
-        """Those of the sets whole; of all others, the room they take."""
+        """Return the pods of the sets whole; of all others, only the capacity that they use."""
         try:
             return await self._pods_everywhere()
         except ApiError as error:
             if error.code != 403:
                 raise
-        self.notes.append("pods of other namespaces may not be read: the room that they take is not counted")
+        self.notes.append("pods of other namespaces cannot be read: the capacity that they use is not counted")
         return [
-            pod if self._is_of_sets(pod) else _room(pod)
+            pod if self._is_of_sets(pod) else _reduce_to_capacity(pod)
             for namespace in namespaces
             async for pod in self._list(PODS, namespace)
-            if self._is_of_sets(pod) or _takes_room(pod)
+            if self._is_of_sets(pod) or _uses_capacity(pod)
         ]
 
     async def _pods_everywhere(self) -> list[JsonObject]:
@@ -164,17 +164,17 @@ class _Reading:
         async for pod in self._list(PODS):
             if self._is_of_sets(pod):
                 kept.append(pod)
-            elif _takes_room(pod):
-                kept.append(_room(pod))
-            elif _waits_for_room(pod):
+            elif _uses_capacity(pod):
+                kept.append(_reduce_to_capacity(pod))
+            elif _is_unschedulable(pod):
                 waiting += 1
         if waiting:
-            others = f"{counted(waiting, 'pod')} of others {verb(waiting, 'waits', 'wait')} for a node"
-            self.notes.append(f"{others}, and may take room that becomes free on the way; that is not played")
+            others = f"{count_noun(waiting, 'pod')} of others {verb(waiting, 'waits', 'wait')} for a node"
+            self.notes.append(f"{others}, and may use capacity that becomes free meanwhile; this is not simulated")
         return kept
 
     async def visible(self, resource: Resource[Any], namespace: str = "") -> list[JsonObject] | None:
-        """None: we may not look."""
+        """Return the objects, None if the user may not list them."""
         try:
             return [obj async for obj in self._list(resource, namespace)]
         except ApiError as error:
@@ -191,7 +191,7 @@ class _Reading:
             more = {**query, "continue": token} if token else query
             page = await self._get(Request(method="GET", path=resource.path(namespace), query=more))
             for item in page.get("items") or ():
-                # Items of a list do not say what they are.
+                # List items have no kind and apiVersion.
                 yield {"apiVersion": resource.api_version, "kind": resource.kind, **_without_managers(item)}
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:
@@ -205,9 +205,9 @@ class _Reading:
 
     def _is_of_sets(self, pod: JsonObject) -> bool:
         metadata = pod["metadata"]
-        marks = metadata.get("labels") or {}
-        is_ours = marks.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
-        is_named = is_ours and (metadata.get("namespace"), marks.get(labels.PART_OF)) in self._sets
+        pod_labels = metadata.get("labels") or {}
+        is_ours = pod_labels.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
+        is_named = is_ours and (metadata.get("namespace"), pod_labels.get(labels.PART_OF)) in self._sets
         return is_named and _metadata(pod).controller in self._owners
 
 
@@ -238,11 +238,11 @@ def _is_scoped(quota: JsonObject) -> bool:
     return bool(spec.get("scopes") or spec.get("scopeSelector"))
 
 
-def _takes_room(pod: JsonObject) -> bool:
+def _uses_capacity(pod: JsonObject) -> bool:
     return bool((pod.get("spec") or {}).get("nodeName")) and _phase(pod) not in _OVER
 
 
-def _waits_for_room(pod: JsonObject) -> bool:
+def _is_unschedulable(pod: JsonObject) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return _phase(pod) not in _OVER and any(
         one.get("type") == "PodScheduled" and one.get("reason") == "Unschedulable" for one in conditions
@@ -253,18 +253,18 @@ def _phase(pod: JsonObject) -> str:
     return str((pod.get("status") or {}).get("phase", ""))
 
 
-def _room(pod: JsonObject) -> JsonObject:
-    """Without its owner it is nobody's."""
+def _reduce_to_capacity(pod: JsonObject) -> JsonObject:
+    """Return a pod without owner, with only the fields that matter for capacity and affinity."""
     spec = pod.get("spec") or {}
     containers = {
-        field: [_only(_ROOM_CONTAINER, one) for one in spec.get(field) or ()]
+        field: [_only(_CAPACITY_CONTAINER, one) for one in spec.get(field) or ()]
         for field in ("containers", "initContainers")
     }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _only(_ROOM_METADATA, pod["metadata"]),
-        "spec": {**_only(_ROOM_SPEC, spec), **containers},
+        "metadata": _only(_CAPACITY_METADATA, pod["metadata"]),
+        "spec": {**_only(_CAPACITY_SPEC, spec), **containers},
         "status": {"phase": _phase(pod)},
     }
 

@@ -1,7 +1,7 @@
-"""Downtime during a change: how many pods, group replicas and set replicas are down at the same time.
+"""Downtime during a change: how many pods, group replicas and set replicas are down at the same time. Pure.
 
-Only what was up before and is wanted after counts: what starts for the first time is not down, what goes for good is
-no loss. Pure.
+Only what was up before and is desired afterwards counts. What starts for the first time is not down, and what is
+removed for good is no loss.
 """
 
 from collections.abc import Iterator
@@ -14,18 +14,18 @@ from grove.sim.rehearsal.pod_recorder import Recorded, Structure
 
 
 class Down(WireStruct):
-    """Of so many that were up, this many are down at the same time, at most. Kind `pods`: all pods of the set."""
+    """The largest number that is down at the same time, of those that were up. Kind `pods`: all pods of the set."""
 
     kind: str
     name: str
     at_most: int
     of: int
-    # Of a clique: the group that it is a member of.
+    # The group of a member clique.
     group: str = ""
 
 
 def downtime(recorded: Recorded) -> tuple[Down, ...]:
-    """The set, its groups and its cliques: those of which anything is down at any time."""
+    """Return the downtime of the set, its groups and its cliques; without those that are never down."""
     tree = _Tree(recorded.before, recorded.after)
     for pod in recorded.pods:
         if pod.was_ready:
@@ -33,11 +33,11 @@ def downtime(recorded: Recorded) -> tuple[Down, ...]:
     tree.begin()
     for change in recorded.readiness:
         tree.shift(change.clique, 1 if change.is_ready else -1)
-    return tuple(tree.told(recorded.place.name))
+    return tuple(tree.find_down(recorded.place.name))
 
 
 class _Node:
-    """Something that is up while at least `needs` of its parts are. `wanted`: how many parts it has in the end."""
+    """A unit that is up while at least `needs` of its parts are. `wanted`: the number of its parts in the end."""
 
     def __init__(self, parent: "_Node | None", *, needs: int, wanted: int) -> None:
         self._parent = parent
@@ -48,13 +48,13 @@ class _Node:
         self.most_down = 0
 
     def begin(self) -> None:
-        """What is up now, and wanted, is what can be missed."""
+        """Record which desired parts are up now: only these can be down later."""
         self.of = min(self._up, self._wanted)
         self.most_down = 0
 
     @property
     def serving(self) -> int:
-        """Of those that can be missed."""
+        """Return how many parts are up, at most the number that was recorded."""
         return min(self._up, self.of)
 
     def shift(self, delta: int) -> None:
@@ -67,7 +67,10 @@ class _Node:
 
 
 class _Tree:
-    """Pods make cliques; cliques make group replicas, these groups; groups and standalone cliques make set replicas."""
+    """The units of a set.
+
+    Pods form cliques; cliques form group replicas and groups; these and standalone cliques form set replicas.
+    """
 
     def __init__(self, before: Structure, after: Structure) -> None:
         self._before, self._after = before, after
@@ -79,7 +82,7 @@ class _Tree:
         self._cliques: dict[str, _Node] = {}
         for name, group in before.groups.items():
             if not group.spec.replicas:
-                # What is scaled to zero serves nothing, and its replica does not need it.
+                # A clique or group at zero is not needed by its replica.
                 continue
             replica = self._replica(group.metadata.labels, wanted)
             self._groups[name] = _Node(replica, needs=group.spec.min_available, wanted=self._group_size(name))
@@ -87,10 +90,10 @@ class _Tree:
         for name, clique in before.cliques.items():
             if not clique.spec.replicas:
                 continue
-            home = self._home(clique.metadata.labels, wanted)
+            parent = self._parent_of(clique.metadata.labels, wanted)
             size = after.cliques[name].spec.replicas if name in after.cliques else 0
-            self._cliques[name] = _Node(home, needs=clique.min_available, wanted=size)
-            home.needs += 1
+            self._cliques[name] = _Node(parent, needs=clique.min_available, wanted=size)
+            parent.needs += 1
         self._of_pods = 0
         self._serving_pods = 0
         self._most_pods_down = 0
@@ -102,38 +105,38 @@ class _Tree:
         self._of_pods = self._serving_pods = sum(clique.of for clique in self._cliques.values())
 
     def shift(self, clique: str, delta: int) -> None:
-        """So many pods more are ready; pods of cliques that were not there before are nobody's loss."""
+        """Add a number of ready pods (or subtract it). Pods of new cliques do not count."""
         node = self._cliques.get(clique)
         if node is None:
             return
-        resource_info = node.serving
+        serving_before = node.serving
         node.shift(delta)
-        self._serving_pods += node.serving - resource_info
+        self._serving_pods += node.serving - serving_before
         self._most_pods_down = max(self._most_pods_down, self._of_pods - self._serving_pods)
 
-    def told(self, name: str) -> Iterator[Down]:
+    def find_down(self, name: str) -> Iterator[Down]:
         if self._most_pods_down:
             yield Down(kind="pods", name=name, at_most=self._most_pods_down, of=self._of_pods)
-        yield from _told("podcliqueset", {name: self._set})
-        yield from _told("podcliquescalinggroup", self._groups)
-        for down in _told("podclique", self._cliques):
+        yield from _nodes_down("podcliqueset", {name: self._set})
+        yield from _nodes_down("podcliquescalinggroup", self._groups)
+        for down in _nodes_down("podclique", self._cliques):
             group = self._before.cliques[down.name].metadata.labels.get(labels.GROUP, "")
             yield msgspec.structs.replace(down, group=group)
 
-    def _replica(self, marks: dict[str, str], wanted: int) -> _Node:
-        index = marks.get(labels.SET_REPLICA_INDEX, "0")
+    def _replica(self, found_labels: dict[str, str], wanted: int) -> _Node:
+        index = found_labels.get(labels.SET_REPLICA_INDEX, "0")
         if index not in self._replicas:
-            # What is not wanted in the end is not missed by the set.
+            # Units that are removed for good do not count as down.
             parent = self._set if int(index) < wanted else None
             self._replicas[index] = _Node(parent, needs=0, wanted=0)
         return self._replicas[index]
 
-    def _home(self, marks: dict[str, str], wanted: int) -> _Node:
-        """What the clique is a part of."""
-        group = marks.get(labels.GROUP, "")
+    def _parent_of(self, found_labels: dict[str, str], wanted: int) -> _Node:
+        """Return the node of the group replica or set replica that the clique belongs to."""
+        group = found_labels.get(labels.GROUP, "")
         if group not in self._groups:
-            return self._replica(marks, wanted)
-        key = (group, marks.get(labels.GROUP_REPLICA_INDEX, "0"))
+            return self._replica(found_labels, wanted)
+        key = (group, found_labels.get(labels.GROUP_REPLICA_INDEX, "0"))
         if key not in self._group_replicas:
             parent = self._groups[group] if int(key[1]) < self._group_size(group) else None
             self._group_replicas[key] = _Node(parent, needs=0, wanted=0)
@@ -143,7 +146,7 @@ class _Tree:
         return self._after.groups[group].spec.replicas if group in self._after.groups else 0
 
 
-def _told(kind: str, nodes: dict[str, _Node]) -> Iterator[Down]:
+def _nodes_down(kind: str, nodes: dict[str, _Node]) -> Iterator[Down]:
     for name, node in nodes.items():
         if node.most_down:
             yield Down(kind=kind, name=name, at_most=node.most_down, of=node.of)

@@ -1,6 +1,6 @@
 """Prediction of a change, for people and programs: what is replaced, in which order, and what is down meanwhile.
 
-Pure: made from what was recorded (`pod_recorder.py`). How it is said is `cli/plan/view.py`.
+Pure: computed from a recording (`pod_recorder.py`). `cli/plan/view.py` prints it.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from grove.api import labels
 from grove.api.reasons import ConditionType
 from grove.api.types.meta import WireStruct, find_condition
 from grove.sim.rehearsal.downtime import Down, downtime
-from grove.sim.rehearsal.pod_recorder import PodStory, Recorded, Structure
+from grove.sim.rehearsal.pod_recorder import PodHistory, Recorded, Structure
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -26,9 +26,9 @@ class PredictedOutcome(StrEnum):
     # Nothing is created, removed, replaced or scaled.
     NOTHING = "nothing"
     DONE = "done"
-    # It comes to rest before everything is as it was asked for.
+    # It settles before everything is as requested.
     STALLED = "stalled"
-    # It never comes to rest.
+    # It never settles.
     RESTLESS = "restless"
 
 
@@ -39,29 +39,29 @@ class UnitKind(StrEnum):
 
 
 class ReplacementStep(WireStruct):
-    """What is deleted at once, to come back: pods of a clique, or a group replica as a whole."""
+    """Objects that are deleted together and recreated: pods of a clique, or a whole group replica."""
 
     pods: tuple[str, ...]
     group_replica: int | None = None
     # Names of the cliques of a group replica.
     cliques: tuple[str, ...] = ()
-    # Not ready when they were taken: nobody waits for those.
+    # Pods that were not ready when they were deleted: the update does not wait for them.
     unready_pods: int = 0
     why: str = ""
 
 
 class PredictedPart(WireStruct):
-    """A standalone clique or a group of a set replica; the parts of a replica go on side by side."""
+    """A standalone clique or a group of a set replica; the parts of a replica are updated in parallel."""
 
     kind: str
     name: str
-    # Steps of this part that are under way at the same time, at most.
+    # The largest number of steps of this part at the same time.
     at_once: int
     steps: tuple[ReplacementStep, ...]
 
 
 class ReplicaUpdate(WireStruct):
-    """One set replica, in the order in which they begin."""
+    """The update of one set replica. Updates are in the order in which they begin."""
 
     set_replica: int
     parts: tuple[PredictedPart, ...]
@@ -75,9 +75,9 @@ class Block(WireStruct):
     name: str
     pods: int
     group_replica: int | None = None
-    # Of those that are created: how many are ready in the end.
+    # The created pods that are ready in the end.
     ready: int = 0
-    # Of those that are removed.
+    # The names of removed pods.
     names: tuple[str, ...] = ()
 
 
@@ -97,7 +97,7 @@ class Scaled(WireStruct):
 
 
 class Objects(WireStruct):
-    """Objects of the set, as KIND/NAME. What is recreated under its name is in neither list."""
+    """Objects of the set, as KIND/NAME. An object that is recreated with the same name is not listed."""
 
     created: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class Objects(WireStruct):
 
 
 class PendingPods(WireStruct):
-    """New pods that are not ready in the end, and what the scheduler says of them. Their names are not known yet."""
+    """New pods that are not ready in the end, and the message of the scheduler. Their names are not known yet."""
 
     pods: int
     cliques: tuple[str, ...]
@@ -116,7 +116,7 @@ class Counts(WireStruct):
     before: int
     after: int
     kept: int
-    # Of those that are kept: not ready, before and after.
+    # Kept pods that are not ready, before and after.
     kept_unready: int
     replaced: int
     created: int
@@ -124,16 +124,16 @@ class Counts(WireStruct):
 
 
 class Prediction(WireStruct):
-    """One set."""
+    """The prediction for one set."""
 
     namespace: str
     name: str
     outcome: PredictedOutcome
     pods: Counts
-    # Another update was under way when the change came.
+    # Another update was in progress when the change was applied.
     is_updating_before: bool = False
     order: tuple[ReplicaUpdate, ...] = ()
-    # Set replicas whose turns overlap, at most.
+    # The largest number of set replicas that are updated at the same time.
     replicas_at_once: int = 0
     created: tuple[Block, ...] = ()
     removed: tuple[Block, ...] = ()
@@ -149,14 +149,14 @@ class Prediction(WireStruct):
 
 
 def predict(recorded: Recorded, *, is_settled: bool) -> Prediction:
-    fates = _fates(recorded.pods)
-    order, replicas_at_once = _order(fates.replaced)
-    waiting = _waiting(recorded.pods)
-    missing = _missing(recorded)
-    objects = _objects(recorded.before, recorded.after)
-    stall = _stall(recorded.after)
+    changes = _classify_pods(recorded.pods)
+    order, replicas_at_once = _order_replicas(changes.replaced)
+    waiting = _find_pending(recorded.pods)
+    missing = _count_missing(recorded)
+    objects = _compare_objects(recorded.before, recorded.after)
+    stall = _find_stall(recorded.after)
     is_open = _is_updating(recorded.after)
-    created, removed = _created(recorded, fates.created), _removed(recorded, fates.removed)
+    created, removed = _group_created(recorded, changes.created), _group_removed(recorded, changes.removed)
     if not is_settled:
         outcome = PredictedOutcome.RESTLESS
     elif waiting or missing or stall != ("", "") or is_open:
@@ -169,15 +169,15 @@ def predict(recorded: Recorded, *, is_settled: bool) -> Prediction:
         namespace=recorded.place.namespace,
         name=recorded.place.name,
         outcome=outcome,
-        pods=_counts(recorded.pods, fates),
+        pods=_count_pods(recorded.pods, changes),
         is_updating_before=_is_updating(recorded.before),
         order=order,
         replicas_at_once=replicas_at_once,
         created=created,
         removed=removed,
         down=downtime(recorded),
-        kept=_kept(fates.kept),
-        outdated_pods=_outdated(recorded, fates.kept),
+        kept=_count_kept(changes.kept),
+        outdated_pods=_count_outdated(recorded, changes.kept),
         objects=objects,
         stalled_reason=stall[0],
         stalled=stall[1],
@@ -186,23 +186,23 @@ def predict(recorded: Recorded, *, is_settled: bool) -> Prediction:
     )
 
 
-# What becomes of each slot
+# Kept, replaced, created and removed pods
 
 
-class _Fates(msgspec.Struct, frozen=True, kw_only=True):
-    """`replaced`: the old pod, and the one that fills its slot in the end."""
+class _PodChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods by what happens to them. `replaced`: the old pod, and the one with its slot in the end."""
 
-    kept: tuple[PodStory, ...]
-    replaced: tuple[tuple[PodStory, PodStory], ...]
-    created: tuple[PodStory, ...]
-    removed: tuple[PodStory, ...]
+    kept: tuple[PodHistory, ...]
+    replaced: tuple[tuple[PodHistory, PodHistory], ...]
+    created: tuple[PodHistory, ...]
+    removed: tuple[PodHistory, ...]
 
 
-def _fates(pods: Sequence[PodStory]) -> _Fates:
+def _classify_pods(pods: Sequence[PodHistory]) -> _PodChanges:
     kept = tuple(pod for pod in pods if pod.was_there and pod.is_there)
     gone = {pod.slot: pod for pod in pods if pod.was_there and not pod.is_there}
     new = {pod.slot: pod for pod in pods if not pod.was_there and pod.is_there}
-    return _Fates(
+    return _PodChanges(
         kept=kept,
         replaced=tuple((old, new[slot]) for slot, old in gone.items() if slot in new),
         created=tuple(pod for slot, pod in new.items() if slot not in gone),
@@ -210,26 +210,26 @@ def _fates(pods: Sequence[PodStory]) -> _Fates:
     )
 
 
-def _counts(pods: Sequence[PodStory], fates: _Fates) -> Counts:
+def _count_pods(pods: Sequence[PodHistory], changes: _PodChanges) -> Counts:
     return Counts(
         before=sum(pod.was_there for pod in pods),
         after=sum(pod.is_there for pod in pods),
-        kept=len(fates.kept),
-        kept_unready=sum(not pod.was_ready and not pod.is_ready for pod in fates.kept),
-        replaced=len(fates.replaced),
-        created=len(fates.created),
-        removed=len(fates.removed),
+        kept=len(changes.kept),
+        kept_unready=sum(not pod.was_ready and not pod.is_ready for pod in changes.kept),
+        replaced=len(changes.replaced),
+        created=len(changes.created),
+        removed=len(changes.removed),
     )
 
 
-def _kept(pods: Sequence[PodStory]) -> tuple[UntouchedPods, ...]:
+def _count_kept(pods: Sequence[PodHistory]) -> tuple[UntouchedPods, ...]:
     return tuple(
         UntouchedPods(kind=kind, name=name, pods=len(some))
-        for (kind, name), some in sorted(_grouped(pods, _part_of).items())
+        for (kind, name), some in sorted(_group_by(pods, _part_of).items())
     )
 
 
-def _outdated(recorded: Recorded, kept: Sequence[PodStory]) -> int:
+def _count_outdated(recorded: Recorded, kept: Sequence[PodHistory]) -> int:
     cliques = recorded.after.cliques
     return sum(
         pod.clique in cliques and pod.template_hash != cliques[pod.clique].metadata.labels.get(labels.TEMPLATE_HASH)
@@ -237,7 +237,7 @@ def _outdated(recorded: Recorded, kept: Sequence[PodStory]) -> int:
     )
 
 
-# In which order
+# Order of updates
 
 
 class _Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,40 +248,40 @@ class _Span(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None
 
 
-Replaced = tuple[PodStory, PodStory]
+Replaced = tuple[PodHistory, PodHistory]
 
 
-def _order(replaced: Sequence[Replaced]) -> tuple[tuple[ReplicaUpdate, ...], int]:
-    """The turns, and how many of them overlap at most."""
+def _order_replicas(replaced: Sequence[Replaced]) -> tuple[tuple[ReplicaUpdate, ...], int]:
+    """Return the updates of set replicas in order, and how many of them overlap at most."""
     turns: list[tuple[float, ReplicaUpdate]] = []
     whole: list[_Span] = []
-    for set_replica, pairs in _grouped(replaced, lambda pair: pair[0].set_replica).items():
-        spans = {key: _spans(some) for key, some in _grouped(pairs, lambda pair: _part_of(pair[0])).items()}
+    for set_replica, pairs in _group_by(replaced, lambda pair: pair[0].set_replica).items():
+        spans = {key: _build_spans(some) for key, some in _group_by(pairs, lambda pair: _part_of(pair[0])).items()}
         parts = sorted(spans.items(), key=lambda item: item[1][0].since)
         turns.append(
             (
                 parts[0][1][0].since,
-                ReplicaUpdate(set_replica=set_replica, parts=tuple(_part(*key, some) for key, some in parts)),
+                ReplicaUpdate(set_replica=set_replica, parts=tuple(_build_part(*key, some) for key, some in parts)),
             )
         )
-        whole.append(_around([span for some in spans.values() for span in some]))
+        whole.append(_merge_spans([span for some in spans.values() for span in some]))
     # A stable order also for those that begin at the same time.
     ordered = sorted(turns, key=lambda turn: (turn[0], -turn[1].set_replica))
-    return tuple(turn for _, turn in ordered), _overlap(whole)
+    return tuple(turn for _, turn in ordered), _max_overlap(whole)
 
 
-def _part_of(pod: PodStory) -> tuple[str, str]:
+def _part_of(pod: PodHistory) -> tuple[str, str]:
     return ("podcliquescalinggroup", pod.group) if pod.group else ("podclique", pod.clique)
 
 
-def _part(kind: str, name: str, spans: Sequence[_Span]) -> PredictedPart:
-    return PredictedPart(kind=kind, name=name, at_once=_overlap(spans), steps=tuple(span.step for span in spans))
+def _build_part(kind: str, name: str, spans: Sequence[_Span]) -> PredictedPart:
+    return PredictedPart(kind=kind, name=name, at_once=_max_overlap(spans), steps=tuple(span.step for span in spans))
 
 
-def _spans(pairs: Sequence[Replaced]) -> list[_Span]:
-    """Those of one decision together: of one group replica, or of one clique at one time."""
-    by_replica = _grouped(pairs, lambda pair: pair[0].group_replica)
-    found = [_span(some) for pairs in by_replica.values() for some in _by_time(pairs)]
+def _build_spans(pairs: Sequence[Replaced]) -> list[_Span]:
+    """Group pods that are replaced by one decision: of one group replica, or of one clique at one time."""
+    by_replica = _group_by(pairs, lambda pair: pair[0].group_replica)
+    found = [_build_span(some) for pairs in by_replica.values() for some in _by_time(pairs)]
     return sorted(found, key=lambda span: span.since)
 
 
@@ -298,7 +298,7 @@ def _by_time(pairs: Sequence[Replaced]) -> Iterator[list[Replaced]]:
 
 
 def _is_same_step(current: Sequence[Replaced], pair: Replaced) -> bool:
-    """Deleted together, for the same reason, and not because one of the others was done."""
+    """Return whether the pod was deleted together with these, for the same reason, before one of them was replaced."""
     at = _left_at(pair[0])
     is_alike = _is_single_ready(pair) == _is_single_ready(current[-1])
     is_soon = at - _left_at(current[-1][0]) <= _ONE_STEP_SECONDS
@@ -306,11 +306,11 @@ def _is_same_step(current: Sequence[Replaced], pair: Replaced) -> bool:
 
 
 def _is_single_ready(pair: Replaced) -> bool:
-    """Of a clique, those that are not ready go first; a group replica goes as it is."""
+    """Return whether a ready pod of a clique is replaced on its own. Pods that are not ready are deleted first."""
     return pair[0].was_ready and not pair[0].group
 
 
-def _span(pairs: Sequence[Replaced]) -> _Span:
+def _build_span(pairs: Sequence[Replaced]) -> _Span:
     olds = [old for old, _ in pairs]
     readies = [new.ready_at for _, new in pairs]
     is_group = bool(olds[0].group)
@@ -325,14 +325,14 @@ def _span(pairs: Sequence[Replaced]) -> _Span:
     return _Span(step=step, since=_left_at(olds[0]), until=until)
 
 
-def _around(spans: Sequence[_Span]) -> _Span:
+def _merge_spans(spans: Sequence[_Span]) -> _Span:
     ends = [span.until for span in spans]
     until = max((end for end in ends if end is not None), default=None) if None not in ends else None
     return _Span(step=spans[0].step, since=min(span.since for span in spans), until=until)
 
 
-def _overlap(spans: Sequence[_Span]) -> int:
-    """How many go on at the same time, at most; one that begins when another ends does not overlap it."""
+def _max_overlap(spans: Sequence[_Span]) -> int:
+    """Return how many overlap at most; one that begins when another ends does not overlap it."""
     edges = [(span.since, 1) for span in spans]
     edges += [(max(span.until, span.since), -1) for span in spans if span.until is not None]
     most = count = 0
@@ -342,29 +342,29 @@ def _overlap(spans: Sequence[_Span]) -> int:
     return most
 
 
-def _left_at(pod: PodStory) -> float:
+def _left_at(pod: PodHistory) -> float:
     return 0.0 if pod.left_at is None else pod.left_at
 
 
-# What comes and goes for good
+# Created and removed units
 
 
-def _created(recorded: Recorded, pods: Sequence[PodStory]) -> tuple[Block, ...]:
+def _group_created(recorded: Recorded, pods: Sequence[PodHistory]) -> tuple[Block, ...]:
     before = [pod for pod in recorded.pods if pod.was_there]
-    return _blocks(pods, others=before)
+    return _group_into_blocks(pods, others=before)
 
 
-def _removed(recorded: Recorded, pods: Sequence[PodStory]) -> tuple[Block, ...]:
+def _group_removed(recorded: Recorded, pods: Sequence[PodHistory]) -> tuple[Block, ...]:
     after = [pod for pod in recorded.pods if pod.is_there]
-    return _blocks(pods, others=after)
+    return _group_into_blocks(pods, others=after)
 
 
-def _blocks(pods: Sequence[PodStory], *, others: Sequence[PodStory]) -> tuple[Block, ...]:
-    """In the largest units of which nothing else (of before, or of after) is there."""
+def _group_into_blocks(pods: Sequence[PodHistory], *, others: Sequence[PodHistory]) -> tuple[Block, ...]:
+    """Group pods by the largest unit that has no other pods (before, or after the change)."""
     replicas = frozenset(pod.set_replica for pod in others)
     group_replicas = frozenset((pod.group, pod.group_replica) for pod in others)
 
-    def unit_of(pod: PodStory) -> tuple[UnitKind, int, str, int]:
+    def unit_of(pod: PodHistory) -> tuple[UnitKind, int, str, int]:
         if pod.set_replica not in replicas:
             return UnitKind.SET_REPLICA, pod.set_replica, "", -1
         if pod.group and (pod.group, pod.group_replica) not in group_replicas:
@@ -381,12 +381,12 @@ def _blocks(pods: Sequence[PodStory], *, others: Sequence[PodStory]) -> tuple[Bl
             ready=sum(pod.is_ready for pod in some),
             names=tuple(pod.name for pod in some if pod.was_there),
         )
-        for (unit, set_replica, name, group_replica), some in sorted(_grouped(pods, unit_of).items())
+        for (unit, set_replica, name, group_replica), some in sorted(_group_by(pods, unit_of).items())
     )
 
 
-def _objects(before: Structure, after: Structure) -> Objects:
-    olds, news = dict(_named(before)), dict(_named(after))
+def _compare_objects(before: Structure, after: Structure) -> Objects:
+    olds, news = dict(_count_objects(before)), dict(_count_objects(after))
     scaled = [
         Scaled(kind=name.partition("/")[0], name=name.partition("/")[2], before=olds[name], after=count)
         for name, count in news.items()
@@ -399,8 +399,8 @@ def _objects(before: Structure, after: Structure) -> Objects:
     )
 
 
-def _named(structure: Structure) -> Iterator[tuple[str, int]]:
-    """Every object, with the replicas it asks for."""
+def _count_objects(structure: Structure) -> Iterator[tuple[str, int]]:
+    """Yield every object with its number of replicas."""
     if structure.pcs is not None:
         yield f"podcliqueset/{structure.pcs.metadata.name}", structure.pcs.spec.replicas
     yield from ((f"service/{name}", 0) for name in structure.services)
@@ -409,25 +409,25 @@ def _named(structure: Structure) -> Iterator[tuple[str, int]]:
     yield from ((f"podgang/{name}", 0) for name in structure.gangs)
 
 
-# What is not as it should be in the end
+# Pods that are missing or not ready in the end
 
 
-def _waiting(pods: Sequence[PodStory]) -> tuple[PendingPods, ...]:
+def _find_pending(pods: Sequence[PodHistory]) -> tuple[PendingPods, ...]:
     unready = [pod for pod in pods if pod.is_there and not pod.is_ready and not pod.was_there]
     return tuple(
         PendingPods(pods=len(some), cliques=tuple(dict.fromkeys(pod.clique for pod in some)), waits_for=waits_for)
-        for waits_for, some in _grouped(unready, lambda pod: pod.waits_for).items()
+        for waits_for, some in _group_by(unready, lambda pod: pod.waits_for).items()
     )
 
 
-def _missing(recorded: Recorded) -> int:
-    """Pods that are asked for and do not exist: the server refuses them."""
-    there = _grouped((pod for pod in recorded.pods if pod.is_there), lambda pod: pod.clique)
+def _count_missing(recorded: Recorded) -> int:
+    """Count the requested pods that do not exist, because the server rejects them."""
+    there = _group_by((pod for pod in recorded.pods if pod.is_there), lambda pod: pod.clique)
     return sum(max(0, one.spec.replicas - len(there.get(name, ()))) for name, one in recorded.after.cliques.items())
 
 
-def _stall(after: Structure) -> tuple[str, str]:
-    """Reason and message of the set's own complaint."""
+def _find_stall(after: Structure) -> tuple[str, str]:
+    """Return reason and message of the UpdateStalled condition of the set."""
     conditions = () if after.pcs is None else after.pcs.status.conditions
     condition = find_condition(conditions, ConditionType.UPDATE_STALLED)
     is_stalled = condition is not None and condition.status == "True"
@@ -439,7 +439,7 @@ def _is_updating(structure: Structure) -> bool:
     return progress is not None and progress.update_ended_at is None
 
 
-def _grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+def _group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     found: dict[K, list[T]] = {}
     for item in items:
         found.setdefault(key(item), []).append(item)

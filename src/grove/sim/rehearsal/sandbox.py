@@ -1,8 +1,7 @@
-"""A real cluster rehearsed: its objects in an embedded server on virtual time, with the real operator at work on them.
+"""A sandbox for rehearsals: objects of a real cluster in an embedded server on virtual time, with the real operator.
 
-What is loaded keeps its identity, age and status. Pods that have started, or cannot start, stay as they are until they
-are deleted; nodes keep their state as well: nobody here takes one for lost. Nothing that happens here reaches the
-cluster.
+Loaded objects keep their identity, age and status. Pods that have started, or cannot start, do not change until they
+are deleted. Nodes keep their state too: no component marks one as lost. Nothing reaches the real cluster.
 """
 
 import asyncio
@@ -16,6 +15,7 @@ import msgspec
 from grove.api.resources import PODS
 from grove.api.types.meta import JsonObject, NamespacedName, Uid
 from grove.api.types.pod import Pod
+from grove.api.values.clique_counts import LOCAL_IMAGE
 from grove.clock import Clock, LoopClock
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.built_in_resources import SERVED, ResourceInfo
@@ -24,6 +24,7 @@ from grove.cluster.in_process_transport import InProcessTransport
 from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
 from grove.cluster.node_pod_cache import BoundPods
 from grove.cluster.scheduler.scheduler import DEFAULT_NAMES, Scheduler
+from grove.controller.controller_options import ControllerOptions
 from grove.controller.manager import Controller, run_through_restores
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
@@ -34,22 +35,22 @@ from grove.kube.transport import Transport
 from grove.kube.write_limiter import WriteLimiter
 from grove.sim.in_process_admission import admission_of
 from grove.sim.rehearsal.cluster_import import Observed
-from grove.sim.rehearsal.pod_recorder import PodRecorder, PodStory, Recorded
+from grove.sim.rehearsal.pod_recorder import PodHistory, PodRecorder, Recorded
 from grove.sim.rehearsal.prediction import PredictedOutcome, predict
 
 C = TypeVar("C")
 E = TypeVar("E")
 R = TypeVar("R")
 
-# Nobody knows how long real pods take. Shorter than any patience of the operator's, so that no step seems to hang.
+# The real start time of pods is unknown. This is shorter than every timeout of the operator, so no step looks stalled.
 READY_AFTER = timedelta(seconds=10)
-# Over when nothing has happened for so long, and sooner when all is as it was asked for; given up when nothing has gone
-# forward for so long, though things happen.
+# The rehearsal ends when nothing has changed for this time (the short one if everything is as requested), or when there
+# were changes but no progress for the longest one.
 QUIET_SECONDS = 900.0
 DONE_SECONDS = 90.0
-# Before the change: long enough for everybody to look once, and too short for anything that is on its way to arrive.
-LOOK_AROUND_SECONDS = 0.5
-# A pod that is younger, has no error and was never restarted is on its way; others stay as they are.
+# Before the change: long enough for one reconcile, and too short for pods that are starting to become ready.
+WARM_UP_SECONDS = 0.5
+# A younger pod without errors and restarts is starting; the status of others does not change.
 STARTS_WITHIN = timedelta(minutes=10)
 PATIENCE_SECONDS = 7200.0
 LONGEST_SECONDS = 7 * 24 * 3600.0
@@ -57,22 +58,22 @@ MOST_CHANGES = 1_000_000
 _CHECK_SECONDS = 20.0
 
 _STARTING = ("", "ContainerCreating", "PodInitializing")
-_ENDLESS = "somewhere"
+_UNLIMITED_NODE = "somewhere"
 _HELD = "held.grove.io"
 _KINDS = {(resource_info.api_version, resource_info.kind): resource_info for resource_info in SERVED}
 
 
 class Rehearsal(msgspec.Struct, Generic[C, E], frozen=True, kw_only=True):
-    """`changed` and `ending` are what the caller's functions returned."""
+    """The result of a rehearsal. `changed` and `ending` are what the caller's functions returned."""
 
     changed: C
     ending: E
     sets: tuple[Recorded, ...]
-    # Whether everything came to rest.
+    # Whether everything settled.
     is_settled: bool
-    # Pods that moved before anything was changed: the cluster itself is on its way.
-    moving: dict[NamespacedName, tuple[PodStory, ...]]
-    # Pods that wait for a node in the cluster though they would get one here.
+    # Pods that changed before the change was applied: the cluster had not settled.
+    moving: dict[NamespacedName, tuple[PodHistory, ...]]
+    # Pods that are pending in the real cluster although the sandbox would place them.
     held: tuple[str, ...] = ()
 
 
@@ -84,17 +85,18 @@ async def rehearse(
     *,
     schedulers: Iterable[str] = (),
 ) -> Rehearsal[C, E]:
-    """Look around, change it, let it come to rest. On a virtual loop; errors of `change` come out as they are.
+    """Run the operator briefly, apply the change, and wait until it settles. Errors of `change` are not wrapped.
 
-    `schedulers`: names that pods of the sets may ask for besides the default one; here all are one scheduler.
+    Call it on a virtual loop. `schedulers`: scheduler names that pods may have besides the default one; here all are
+    one scheduler.
     """
     served_names = (*DEFAULT_NAMES, *schedulers)
-    held = await _held(observed, sets, served_names)
+    held = await _find_held_pods(observed, sets, served_names)
     sandbox = _Sandbox(observed, sets, served_names, held)
 
-    async def story() -> Rehearsal[C, E]:
-        await sandbox.clock.sleep(LOOK_AROUND_SECONDS)
-        moving = sandbox.recorder.happened()
+    async def steps() -> Rehearsal[C, E]:
+        await sandbox.clock.sleep(WARM_UP_SECONDS)
+        moving = sandbox.recorder.find_changed_pods()
         sandbox.recorder.begin()
         changed = await change(sandbox.connect())
         is_settled = await sandbox.settle()
@@ -107,21 +109,23 @@ async def rehearse(
             held=tuple(sorted(sandbox.names_of(held))),
         )
 
-    return await sandbox.run(story())
+    return await sandbox.run(steps())
 
 
-async def _held(observed: Observed, sets: Sequence[NamespacedName], served_names: Sequence[str]) -> frozenset[Uid]:
-    """Pods that the cluster's scheduler says do not fit, and ours would place: it knows something that we do not."""
+async def _find_held_pods(
+    observed: Observed, sets: Sequence[NamespacedName], served_names: Sequence[str]
+) -> frozenset[Uid]:
+    """Return pods that the real scheduler reports as unschedulable but this one would place: they stay pending."""
     waiting = frozenset(Uid(obj["metadata"]["uid"]) for obj in observed.objects if _is_unschedulable(obj))
     if not waiting:
         return frozenset()
     trial = _Sandbox(observed, sets, served_names, frozenset())
 
-    async def story() -> frozenset[Uid]:
-        await trial.clock.sleep(LOOK_AROUND_SECONDS)
+    async def steps() -> frozenset[Uid]:
+        await trial.clock.sleep(WARM_UP_SECONDS)
         return frozenset(pod.metadata.uid for pod in trial.pods() if pod.spec.node_name) & waiting
 
-    return await trial.run(story())
+    return await trial.run(steps())
 
 
 class _Sandbox:
@@ -132,7 +136,7 @@ class _Sandbox:
     ) -> None:
         self.clock: Clock = LoopClock(observed.at)
         self._random = Random(0)
-        self.server = ApiServer(self.clock, self._chance(), admission=admission_of(lambda: self.server.store))
+        self.server = ApiServer(self.clock, self._new_random(), admission=admission_of(lambda: self.server.store))
         self._has_nodes = observed.has_nodes
         self._served_names = served_names
         self._load(observed, held)
@@ -155,20 +159,20 @@ class _Sandbox:
     def names_of(self, uids: frozenset[Uid]) -> list[str]:
         return [pod.metadata.name for pod in self.pods() if pod.metadata.uid in uids]
 
-    async def run(self, story: Coroutine[Any, Any, R]) -> R:
-        """The story, with everybody at work; one of them that fails ends it with its error."""
-        living = asyncio.create_task(self._live())
-        telling = asyncio.create_task(story)
-        await asyncio.wait((living, telling), return_when=asyncio.FIRST_COMPLETED)
-        for task in (living, telling):
+    async def run(self, steps: Coroutine[Any, Any, R]) -> R:
+        """Run the steps together with all components. A component that fails ends the run with its error."""
+        running = asyncio.create_task(self._run_components())
+        body = asyncio.create_task(steps)
+        await asyncio.wait((running, body), return_when=asyncio.FIRST_COMPLETED)
+        for task in (running, body):
             task.cancel()
-        await asyncio.wait((living, telling))
-        if not living.cancelled():
-            living.result()
-        return telling.result()
+        await asyncio.wait((running, body))
+        if not running.cancelled():
+            running.result()
+        return body.result()
 
     async def settle(self) -> bool:
-        """Let time pass until nothing happens any more, or nothing comes of it; whether it came to rest."""
+        """Let time pass until nothing changes or no progress is made; return whether it settled."""
         began_at = self.clock.monotonic()
         self.recorder.changed_at = self.recorder.advanced_at = began_at
         while True:
@@ -185,18 +189,21 @@ class _Sandbox:
         outcomes = [predict(one, is_settled=True).outcome for one in self.recorder.end()]
         return all(outcome in (PredictedOutcome.NOTHING, PredictedOutcome.DONE) for outcome in outcomes)
 
-    async def _live(self) -> None:
+    async def _run_components(self) -> None:
         clock = self.clock
-        bound = BoundPods(self.client(), clock, self._chance())
+        bound = BoundPods(self.client(), clock, self._new_random())
         kubelet = SimulatedKubelet(
-            self.client(), clock, self._chance(), bound, ready_after=READY_AFTER, keeps=self._keeps
+            self.client(), clock, self._new_random(), bound, ready_after=READY_AFTER, unmanaged=self._keeps
         )
         client = Client(self.connect(), clock, WriteLimiter(clock))
-        operating = run_through_restores(lambda: Controller(client, clock, self._chance(), journal=self.recorder))
+        options = ControllerOptions(init_image=LOCAL_IMAGE)
+        operating = run_through_restores(
+            lambda: Controller(client, clock, self._new_random(), options, decision_log=self.recorder)
+        )
         placing = (
-            Scheduler(self.client(), clock, self._chance(), served_names=self._served_names).run()
+            Scheduler(self.client(), clock, self._new_random(), served_names=self._served_names).run()
             if self._has_nodes
-            else _EndlessRoom(self.client(), clock, self._chance()).run()
+            else _UnlimitedScheduler(self.client(), clock, self._new_random()).run()
         )
         async with asyncio.TaskGroup() as tasks:
             for part in (bound.run(), kubelet.run(), GarbageCollector(self.server).run(), placing, operating):
@@ -207,26 +214,28 @@ class _Sandbox:
     def _load(self, observed: Observed, held: frozenset[Uid]) -> None:
         known = frozenset(obj["metadata"].get("uid") for obj in observed.objects)
         for obj in observed.objects:
-            self._put(_sandboxed(obj, known, is_held=obj["metadata"].get("uid") in held))
+            self._put(_adapt_object(obj, known, is_held=obj["metadata"].get("uid") in held))
         if not observed.has_nodes:
-            named = {str(obj["spec"].get("nodeName") or _ENDLESS): None for obj in observed.objects if _is_pod(obj)}
-            for name in {**named, _ENDLESS: None}:
+            named = {
+                str(obj["spec"].get("nodeName") or _UNLIMITED_NODE): None for obj in observed.objects if _is_pod(obj)
+            }
+            for name in {**named, _UNLIMITED_NODE: None}:
                 self._put(_ready_node(name))
 
     def _put(self, obj: JsonObject) -> None:
-        resource_info = _served(obj)
+        resource_info = _resource_info_of(obj)
         metadata = obj["metadata"]
         self.server.store.put(
             resource_info, metadata.get("namespace", "") if resource_info.namespaced else "", metadata["name"], obj
         )
 
-    def _chance(self) -> Random:
-        """Chance of its own for every part."""
+    def _new_random(self) -> Random:
+        """Return a generator for one component."""
         return Random(self._random.getrandbits(64))
 
 
-class _EndlessRoom:
-    """In place of a scheduler where nodes cannot be seen: whoever may be placed, is."""
+class _UnlimitedScheduler:
+    """A scheduler for rehearsals without nodes: it binds every pod that has no gates."""
 
     def __init__(self, client: Client, clock: Clock, random: Random) -> None:
         self._client = client
@@ -241,7 +250,7 @@ class _EndlessRoom:
             while True:
                 metadata = (await self._to_bind.get()).metadata
                 try:
-                    await self._client.bind(metadata.namespace, metadata.name, _ENDLESS, uid=metadata.uid)
+                    await self._client.bind(metadata.namespace, metadata.name, _UNLIMITED_NODE, uid=metadata.uid)
                 except ApiError as error:
                     # Bound or deleted since.
                     if not (error.is_conflict or error.is_not_found):
@@ -252,21 +261,21 @@ class _EndlessRoom:
             self._to_bind.put_nowait(new)
 
 
-def _served(obj: JsonObject) -> ResourceInfo:
+def _resource_info_of(obj: JsonObject) -> ResourceInfo:
     resource_info = _KINDS.get((str(obj["apiVersion"]), str(obj["kind"])))
     if resource_info is None:
         raise UserError(f"{obj['apiVersion']} {obj['kind']} cannot be rehearsed; leave it out")
     return resource_info
 
 
-def _sandboxed(obj: JsonObject, known: frozenset[object], *, is_held: bool) -> JsonObject:
-    """Without owners that are not here: the garbage collector would take them for gone."""
+def _adapt_object(obj: JsonObject, known: frozenset[object], *, is_held: bool) -> JsonObject:
+    """Return the object without owners that were not imported: the garbage collector would delete it."""
     metadata = {**obj["metadata"]}
     if owners := metadata.pop("ownerReferences", None):
         metadata["ownerReferences"] = [owner for owner in owners if owner.get("uid") in known]
     if not _is_pod(obj):
         return {**obj, "metadata": metadata}
-    # Whoever would take them off is not here either.
+    # The controllers that remove finalizers do not run here.
     metadata.pop("finalizers", None)
     return {**obj, "metadata": metadata, "spec": {**obj["spec"], "schedulerName": _HELD} if is_held else obj["spec"]}
 

@@ -1,6 +1,6 @@
-"""Plays a scenario in a world on virtual time: what happens, what is expected, and what came of it.
+"""Runner of scenarios on virtual time: it takes the steps and checks the expectations.
 
-What a file may say is `scenario_file.py`; the lines of the account are `narrator.py`.
+The format of a file is in `scenario_file.py`; the lines of the output are in `narrator.py`.
 """
 
 import difflib
@@ -16,26 +16,28 @@ from grove.api import labels
 from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Resource
 from grove.api.types.meta import Condition, JsonObject, ObjectMeta, Uid, WireStruct, find_condition
 from grove.api.types.pod import Pod
+from grove.api.values.clique_counts import LOCAL_IMAGE
 from grove.api.values.durations import parse_duration
 from grove.clock import Clock, LoopClock
 from grove.cluster.default_topology_binding import create_topology
+from grove.controller.controller_options import ControllerOptions
 from grove.controller.manager import Controller
 from grove.errors import Bug, UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
-from grove.planner.explain.text import counted, verb
+from grove.planner.explain.text import count_noun, verb
 from grove.sim.faults import FaultPlan
-from grove.sim.scenario.narrator import SCENARIO, Teller, Told, clock_time
+from grove.sim.scenario.narrator import SCENARIO, NarratedLine, Narrator, clock_time
 from grove.sim.scenario.scenario_file import (
     ABSENT,
     ALL,
     LOST,
     ConditionIs,
     Expect,
-    Fate,
-    Life,
     Lose,
+    NodeAction,
     NodeGroup,
+    OperatorAction,
     Scale,
     Scenario,
     ScenarioError,
@@ -45,7 +47,7 @@ from grove.sim.simulation import EPOCH, NotSettled, SimulatedOperator, World
 
 E = TypeVar("E")
 
-# How targets are written: `pcs/chat`.
+# The kinds of targets, such as `pcs/chat`.
 _TARGETS: dict[str, Resource[Any]] = {
     "pcs": PODCLIQUESETS, "podcliqueset": PODCLIQUESETS, "pcsg": GROUPS, "podcliquescalinggroup": GROUPS,
     "pclq": PODCLIQUES, "podclique": PODCLIQUES, "pg": PODGANGS, "podgang": PODGANGS, "pod": PODS,
@@ -57,8 +59,8 @@ _LISTED = 5
 
 
 class Played(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
-    lines: tuple[Told, ...]
-    # Expectations that did not hold, each in words.
+    lines: tuple[NarratedLine, ...]
+    # A message for each expectation that did not hold.
     failures: tuple[str, ...]
     ends_at: float
     ending: E
@@ -67,33 +69,33 @@ class Played(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
 async def play(
     scenario: Scenario, *, seed: int, until: float | None, at_end: Callable[[World], Awaitable[E]]
 ) -> Played[E]:
-    """From the first moment to the last. `until`, in seconds, counts more than what the file says."""
-    # On the world's own time, which begins with it.
-    teller = Teller(LoopClock(EPOCH))
-    async with World(seed=seed, operator=partial(_told_operator, teller), is_checked=False) as world:
-        world.server.store.subscribe(teller.observe)
-        world.timeline.subscribe(teller.wrote)
-        player = _Player(world, scenario, teller)
+    """Run a scenario to its end. `until`, in seconds, takes precedence over the `until` of the file."""
+    # The same virtual time as the simulation.
+    narrator = Narrator(LoopClock(EPOCH))
+    async with World(seed=seed, operator=partial(_narrated_operator, narrator), is_checked=False) as world:
+        world.server.store.subscribe(narrator.observe)
+        world.timeline.subscribe(narrator.observe_write)
+        player = _Player(world, scenario, narrator)
         await player.run(scenario.ends_at if until is None else until)
         return Played(
-            lines=teller.lines,
+            lines=narrator.lines,
             failures=tuple(player.failures),
-            ends_at=teller.seconds,
+            ends_at=narrator.seconds,
             ending=await at_end(world),
         )
 
 
-def _told_operator(teller: Teller, client: Client, clock: Clock, random: Random) -> SimulatedOperator:
-    return Controller(client, clock, random, journal=teller)
+def _narrated_operator(narrator: Narrator, client: Client, clock: Clock, random: Random) -> SimulatedOperator:
+    return Controller(client, clock, random, ControllerOptions(init_image=LOCAL_IMAGE), decision_log=narrator)
 
 
 class _Player:
-    """One run. What it remembers are the nodes that steps took away, and which pods ran when."""
+    """One run of a scenario. It tracks the nodes that steps failed or removed, and which pods ran when."""
 
-    def __init__(self, world: World, scenario: Scenario, teller: Teller) -> None:
+    def __init__(self, world: World, scenario: Scenario, narrator: Narrator) -> None:
         self._world = world
         self._scenario = scenario
-        self._teller = teller
+        self._narrator = narrator
         self._lost: list[str] = []
         self._remembered: dict[float, dict[str, frozenset[Uid]]] = {}
         self.failures: list[str] = []
@@ -103,10 +105,10 @@ class _Player:
             try:
                 await self._world.nodes.create(group.count, group.resources, group.labels)
             except ApiError as error:
-                raise ScenarioError(f"nodes[{index}]: the cluster says no: {error.message}") from error
+                raise ScenarioError(f"nodes[{index}]: rejected by the API server: {error.message}") from error
         await create_topology(self._world.client)
         count = sum(group.count for group in self._scenario.nodes)
-        self._teller.tell(SCENARIO, f"{counted(count, 'node')} {verb(count, 'is', 'are')} there")
+        self._narrator.add_line(SCENARIO, f"{count_noun(count, 'node')} {verb(count, 'is', 'are')} there")
         await self._apply("manifests", self._scenario.manifests)
         for at in self._moments(until):
             await self._wait_until(at)
@@ -117,14 +119,14 @@ class _Player:
         await self._end(until)
 
     def _moments(self, until: float | None) -> list[float]:
-        """When something happens, and when pods are remembered for what is expected later."""
+        """Return the times of all steps, and the times whose pods a later expectation refers to."""
         steps = self._scenario.timeline
         moments = {step.seconds for step in steps}
         moments |= {_since(step.expect) for step in steps if step.expect is not None and step.expect.since is not None}
         return sorted(moment for moment in moments if until is None or moment <= until)
 
     async def _wait_until(self, at: float) -> None:
-        pause = at - self._teller.seconds
+        pause = at - self._narrator.seconds
         if pause > 0:
             await self._world.clock.sleep(pause)
 
@@ -135,14 +137,14 @@ class _Player:
         try:
             await self._world.settle(limit_seconds=_LATE_SECONDS)
         except NotSettled:
-            self._teller.tell(SCENARIO, "ends here, though something still changes", "write until to see more")
+            self._narrator.add_line(SCENARIO, "ends here, though something still changes", "write until to see more")
 
     async def _take(self, path: str, step: ScenarioStep) -> None:
-        (key,) = step.given
+        (key,) = step.keys
         try:
             await self._do(f"{path}.{key}", step)
         except ApiError as error:
-            raise ScenarioError(f"{path}.{key}: the cluster says no at {step.at}: {error.message}") from error
+            raise ScenarioError(f"{path}.{key}: rejected by the API server at {step.at}: {error.message}") from error
 
     async def _do(self, path: str, step: ScenarioStep) -> None:
         world = self._world
@@ -150,39 +152,41 @@ class _Player:
             case ScenarioStep(apply=manifests) if manifests is not None:
                 await self._apply(path, manifests)
             case ScenarioStep(delete=str(target)):
-                resource, name = self._existing(path, target)
+                resource, name = self._find_existing(path, target)
                 await world.delete(resource, name)
-                self._teller.tell(SCENARIO, f"deletes {target}")
+                self._narrator.add_line(SCENARIO, f"deletes {target}")
             case ScenarioStep(scale=Scale() as scale):
-                resource, name = self._existing(f"{path}.target", scale.target, _SCALABLE)
+                resource, name = self._find_existing(f"{path}.target", scale.target, _SCALABLE)
                 await world.scale(resource, name, scale.replicas)
-                self._teller.tell(SCENARIO, f"scales {scale.target} to {scale.replicas}")
+                self._narrator.add_line(SCENARIO, f"scales {scale.target} to {scale.replicas}")
             case ScenarioStep(lose=Lose() as lose):
                 await self._lose(path, lose)
             case ScenarioStep(add=NodeGroup() as group):
                 names = await world.nodes.create(group.count, group.resources, group.labels)
-                self._teller.tell(SCENARIO, f"adds {_listed(names)}")
-            case ScenarioStep(operator=Life() as life):
-                await self._operator(life)
+                self._narrator.add_line(SCENARIO, f"adds {_list_names(names)}")
+            case ScenarioStep(operator=OperatorAction() as action):
+                await self._operator(action)
             case ScenarioStep(freeze=str(plural)):
                 world.freeze_watch(plural)
-                self._teller.tell(SCENARIO, f"freezes the operator's watch of {plural}")
+                self._narrator.add_line(SCENARIO, f"freezes the operator's watch of {plural}")
             case ScenarioStep(thaw=str(plural)):
                 world.thaw_watch(plural)
-                self._teller.tell(SCENARIO, f"thaws the operator's watch of {plural}")
+                self._narrator.add_line(SCENARIO, f"thaws the operator's watch of {plural}")
             case ScenarioStep(faults=FaultPlan() as plan):
                 world.set_faults(plan)
-                self._teller.tell(SCENARIO, "changes the weather between the operator and its server")
+                self._narrator.add_line(SCENARIO, "changes the faults between the operator and the API server")
             case ScenarioStep(expect=Expect() as expect):
-                self._judge(path, expect)
+                self._check_expectations(path, expect)
             case _:
                 await self._nodes(path, step)
 
-    def _existing(self, path: str, text: str, allowed: tuple[Resource[Any], ...] = _ALL) -> tuple[Resource[Any], str]:
-        resource, name = _target(path, text, allowed)
+    def _find_existing(
+        self, path: str, text: str, allowed: tuple[Resource[Any], ...] = _ALL
+    ) -> tuple[Resource[Any], str]:
+        resource, name = _parse_target(path, text, allowed)
         there = [obj.metadata.name for obj in self._world.objects(resource)]
         if name not in there:
-            raise ScenarioError(f"{path}: no {text} at {clock_time(self._teller.seconds)}{_near(name, there)}")
+            raise ScenarioError(f"{path}: no {text} at {clock_time(self._narrator.seconds)}{_near(name, there)}")
         return resource, name
 
     async def _apply(self, path: str, manifests: Iterable[str | JsonObject]) -> None:
@@ -193,12 +197,12 @@ class _Player:
             try:
                 applied = await self._world.apply(manifest)
             except ApiError as error:
-                raise ScenarioError(f"{path}: {name} is refused: {error.message}") from error
+                raise ScenarioError(f"{path}: {name} is rejected: {error.message}") from error
             except UserError as error:
                 raise ScenarioError(f"{path}: {name}: {error}") from error
-            self._teller.tell(SCENARIO, f"applies {name}")
+            self._narrator.add_line(SCENARIO, f"applies {name}")
             for warning in (warning for one in applied for warning in one.warnings):
-                self._teller.tell(SCENARIO, f"is warned about {name}", warning)
+                self._narrator.add_line(SCENARIO, f"is warned about {name}", warning)
 
     # Pods and nodes
 
@@ -208,45 +212,47 @@ class _Player:
         wanted = len(running) if lose.pods is None else lose.pods
         if len(running) < max(wanted, 1):
             raise ScenarioError(
-                f"{path}: {lose.clique} has {counted(len(running), 'pod')} that run; lose fewer, or later"
+                f"{path}: {lose.clique} has {count_noun(len(running), 'pod')} that run; lose fewer, or later"
             )
         lost = running[:wanted]
         nodes = list(dict.fromkeys(pod.spec.node_name for pod in lost))
-        what = f"loses {counted(len(lost), 'pod')} of {lose.clique}"
-        self._teller.tell(SCENARIO, what if lose.nodes is Fate.KEEP else f"{what} and {lose.nodes}s {_listed(nodes)}")
-        if lose.nodes is not Fate.KEEP:
+        what = f"loses {count_noun(len(lost), 'pod')} of {lose.clique}"
+        self._narrator.add_line(
+            SCENARIO, what if lose.nodes is NodeAction.KEEP else f"{what} and {lose.nodes}s {_list_names(nodes)}"
+        )
+        if lose.nodes is not NodeAction.KEEP:
             self._lost += nodes
         for node in nodes:
-            await self._befall(lose.nodes, node)
-        if lose.nodes in (Fate.KEEP, Fate.CORDON):
+            await self._apply_node_action(lose.nodes, node)
+        if lose.nodes in (NodeAction.KEEP, NodeAction.CORDON):
             for pod in lost:
                 await self._world.client.delete(PODS, pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid)
 
-    async def _befall(self, fate: Fate, node: str) -> None:
+    async def _apply_node_action(self, action: NodeAction, node: str) -> None:
         nodes = self._world.nodes
-        match fate:
-            case Fate.KEEP:
+        match action:
+            case NodeAction.KEEP:
                 return
-            case Fate.CORDON:
+            case NodeAction.CORDON:
                 await nodes.cordon(node)
-            case Fate.FAIL:
+            case NodeAction.FAIL:
                 await nodes.fail(node)
-            case Fate.REMOVE:
+            case NodeAction.REMOVE:
                 await nodes.remove(node)
 
     async def _nodes(self, path: str, step: ScenarioStep) -> None:
-        (key,) = step.given
+        (key,) = step.keys
         nodes = self._world.nodes
         acts = {
             "fail": nodes.fail, "recover": nodes.recover, "cordon": nodes.cordon,
             "uncordon": nodes.uncordon, "drain": nodes.drain, "remove": nodes.remove,
         }  # fmt: skip
-        chosen = self._chosen(path, getattr(step, key))
-        self._teller.tell(SCENARIO, f"{key}s {_listed(chosen)}")
+        chosen = self._select_nodes(path, getattr(step, key))
+        self._narrator.add_line(SCENARIO, f"{key}s {_list_names(chosen)}")
         for name in chosen:
             await acts[key](name)
 
-    def _chosen(self, path: str, written: str | tuple[str, ...]) -> list[str]:
+    def _select_nodes(self, path: str, written: str | tuple[str, ...]) -> list[str]:
         there = [node.metadata.name for node in self._world.objects(NODES)]
         chosen: list[str] = []
         for word in (written,) if isinstance(written, str) else written:
@@ -258,43 +264,45 @@ class _Player:
                 chosen.append(word)
             else:
                 raise ScenarioError(
-                    f"{path}: no node {word!r} at {clock_time(self._teller.seconds)}{_near(word, there)}"
+                    f"{path}: no node {word!r} at {clock_time(self._narrator.seconds)}{_near(word, there)}"
                 )
         if not chosen:
             raise ScenarioError(f"{path}: there is no such node; a step before it must lose some")
         return list(dict.fromkeys(chosen))
 
-    async def _operator(self, life: Life) -> None:
-        self._teller.tell(SCENARIO, f"{life}es the operator" if life is Life.CRASH else f"{life}s the operator")
-        if life is Life.CRASH:
+    async def _operator(self, action: OperatorAction) -> None:
+        self._narrator.add_line(
+            SCENARIO, f"{action}es the operator" if action is OperatorAction.CRASH else f"{action}s the operator"
+        )
+        if action is OperatorAction.CRASH:
             await self._world.crash_controller()
         else:
             await self._world.restart_controller()
 
     # Expectations
 
-    def _judge(self, path: str, expect: Expect) -> None:
-        complaints = [
-            *self._running_complaints(path, expect),
-            *(one for condition in expect.conditions if (one := self._condition_complaint(path, condition))),
-            *self._identity_complaints(path, expect),
+    def _check_expectations(self, path: str, expect: Expect) -> None:
+        errors = [
+            *self._find_running_errors(path, expect),
+            *(one for condition in expect.conditions if (one := self._describe_condition_error(path, condition))),
+            *self._find_identity_errors(path, expect),
         ]
-        for error_message in complaints:
-            self._teller.tell(SCENARIO, "expected otherwise", error_message)
-            self.failures.append(f"{clock_time(self._teller.seconds)} {path}: {error_message}")
-        if not complaints:
-            self._teller.tell(SCENARIO, "finds all as expected")
+        for error_message in errors:
+            self._narrator.add_line(SCENARIO, "expected otherwise", error_message)
+            self.failures.append(f"{clock_time(self._narrator.seconds)} {path}: {error_message}")
+        if not errors:
+            self._narrator.add_line(SCENARIO, "finds all as expected")
 
-    def _running_complaints(self, path: str, expect: Expect) -> Iterator[str]:
+    def _find_running_errors(self, path: str, expect: Expect) -> Iterator[str]:
         ready = [_clique_of(pod) for pod in self._world.running_pods() if pod.is_ready]
         for pattern, wanted in expect.running.items():
             self._check_clique(f"{path}.running", pattern)
             found = sum(fnmatchcase(clique, pattern) for clique in ready)
             if found != wanted:
-                yield f"{counted(found, 'pod')} of {pattern} {verb(found, 'is', 'are')} ready, not {wanted}"
+                yield f"{count_noun(found, 'pod')} of {pattern} {verb(found, 'is', 'are')} ready, not {wanted}"
 
-    def _condition_complaint(self, path: str, wanted: ConditionIs) -> str:
-        resource, name = _target(f"{path}.conditions.of", wanted.of)
+    def _describe_condition_error(self, path: str, wanted: ConditionIs) -> str:
+        resource, name = _parse_target(f"{path}.conditions.of", wanted.of)
         objects = {obj.metadata.name: obj for obj in self._world.objects(resource.viewed_as(_WithConditions))}
         if name not in objects:
             return f"{wanted.of} does not exist"
@@ -306,35 +314,35 @@ class _Player:
             return f"{wanted.type} of {wanted.of} is {found}, not {asked}"
         return ""
 
-    def _identity_complaints(self, path: str, expect: Expect) -> Iterator[str]:
+    def _find_identity_errors(self, path: str, expect: Expect) -> Iterator[str]:
         if expect.since is None:
             return
         before, now = self._remembered[_since(expect)], self._running_uids()
-        there = {uid for uids in self._living_uids().values() for uid in uids}
+        there = {uid for uids in self._staying_uids().values() for uid in uids}
         for pattern in expect.kept:
             self._check_clique(f"{path}.kept", pattern)
             for clique in (clique for clique in before if fnmatchcase(clique, pattern)):
                 gone = len(before[clique] - now.get(clique, frozenset()))
                 if gone:
-                    yield f"{gone} of the {counted(len(before[clique]), 'pod')} of {clique} were not kept"
+                    yield f"{gone} of the {count_noun(len(before[clique]), 'pod')} of {clique} were not kept"
         for pattern in expect.replaced:
             self._check_clique(f"{path}.replaced", pattern)
             for clique in (clique for clique in before if fnmatchcase(clique, pattern)):
                 kept = len(before[clique] & there)
                 if kept:
-                    yield f"{kept} of the {counted(len(before[clique]), 'pod')} of {clique} were not replaced"
+                    yield f"{kept} of the {count_noun(len(before[clique]), 'pod')} of {clique} were not replaced"
 
     def _running_uids(self) -> dict[str, frozenset[Uid]]:
         return _by_clique(self._world.running_pods())
 
-    def _living_uids(self) -> dict[str, frozenset[Uid]]:
+    def _staying_uids(self) -> dict[str, frozenset[Uid]]:
         return _by_clique(pod for pod in self._world.pods() if not pod.metadata.is_terminating)
 
     def _check_clique(self, path: str, pattern: str) -> None:
-        seen = list(self._teller.cliques_seen)
+        seen = list(self._narrator.cliques_seen)
         if not any(fnmatchcase(clique, pattern) for clique in seen):
             raise ScenarioError(
-                f"{path}: no clique {pattern!r} until {clock_time(self._teller.seconds)}{_near(pattern, seen)}"
+                f"{path}: no clique {pattern!r} until {clock_time(self._narrator.seconds)}{_near(pattern, seen)}"
             )
 
 
@@ -347,7 +355,7 @@ class _WithConditions(WireStruct):
     status: _Conditions = _Conditions()
 
 
-def _target(path: str, text: str, allowed: tuple[Resource[Any], ...] = _ALL) -> tuple[Resource[Any], str]:
+def _parse_target(path: str, text: str, allowed: tuple[Resource[Any], ...] = _ALL) -> tuple[Resource[Any], str]:
     word, _, name = text.partition("/")
     resource = _TARGETS.get(word)
     if resource is None or resource not in allowed or not name:
@@ -375,10 +383,10 @@ def _near(word: str, known: list[str]) -> str:
     near = difflib.get_close_matches(word, known, n=1)
     if near:
         return f"; did you mean {near[0]}?"
-    return f"; there are {_listed(known)}" if known else "; there is none at all"
+    return f"; there are {_list_names(known)}" if known else "; there is none at all"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     found = list(names)
     shown = ", ".join(found[:_LISTED])
     return shown if len(found) <= _LISTED else f"{shown} and {len(found) - _LISTED} more"

@@ -1,6 +1,6 @@
-"""A scenario file: nodes, manifests, and what happens when. Typed and strict: a key that nobody knows is an error.
+"""A scenario file: nodes, manifests, and a timeline of steps. Typed and strict: an unknown key is an error.
 
-Reading YAML is the caller's, playing it is `runner.py`.
+The caller reads the YAML; `runner.py` runs the scenario.
 """
 
 import difflib
@@ -19,55 +19,55 @@ from grove.errors import UserError
 from grove.sim.faults import FaultPlan
 from grove.sim.simulation import NODE_RESOURCES
 
-# Words for nodes that a file cannot know by name.
+# Names for groups of nodes.
 LOST = "lost"
 ALL = "all"
 ABSENT = "absent"
-# More than one process can look after.
+# The most nodes that one process can simulate.
 MOST_NODES = 20_000
-# What the operator follows.
+# Resources that the operator watches.
 WATCHED = ("podcliquesets", "podcliques", "podcliquescalinggroups", "podgangs", "pods", "services", "nodes")
 
-# Manifests of a file that a scenario names.
+# Reads the manifests of a file.
 Load = Callable[[str], tuple[JsonObject, ...]]
 
 
 class ScenarioError(UserError):
-    """The file is wrong: whoever wrote it corrects the path that is named."""
+    """An error for an invalid scenario file. The message names the path of the key to correct."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class ScenarioStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of everything in a scenario."""
+    """The base class of all parts of a scenario."""
 
 
 class NodeGroup(ScenarioStruct):
-    """Nodes that are alike."""
+    """Equal nodes."""
 
     count: int = 1
     resources: dict[str, str] = msgspec.field(default_factory=lambda: dict(NODE_RESOURCES))
     labels: dict[str, str] = {}
 
 
-class Fate(StrEnum):
-    """What becomes of the nodes of pods that are lost."""
+class NodeAction(StrEnum):
+    """The actions on the nodes of lost pods."""
 
-    # The pods are deleted, and may come back at once.
+    # Delete the pods; replacements may be placed on the same nodes.
     KEEP = "keep"
-    # The pods are deleted, and their nodes take no new ones.
+    # Delete the pods and cordon their nodes.
     CORDON = "cordon"
-    # The nodes stop answering, as after a power cut.
+    # The nodes stop reporting, as after a power failure.
     FAIL = "fail"
-    # The nodes are deleted from the cluster.
+    # Delete the nodes.
     REMOVE = "remove"
 
 
 class Lose(ScenarioStruct):
-    """Pods of one clique that run are lost: so many, or all."""
+    """The loss of running pods of one clique: a number of them, or all."""
 
     clique: str
     pods: int | None = None
-    nodes: Fate = Fate.KEEP
+    nodes: NodeAction = NodeAction.KEEP
 
 
 class Scale(ScenarioStruct):
@@ -75,13 +75,13 @@ class Scale(ScenarioStruct):
     replicas: int
 
 
-class Life(StrEnum):
+class OperatorAction(StrEnum):
     CRASH = "crash"
     RESTART = "restart"
 
 
 class ConditionIs(ScenarioStruct):
-    """One condition of one object; status `absent`: it has no such condition."""
+    """The expected condition of one object; status `absent`: it has no such condition."""
 
     of: str
     type: str
@@ -90,17 +90,17 @@ class ConditionIs(ScenarioStruct):
 
     @property
     def wanted_status(self) -> str:
-        # YAML takes an unquoted True for a truth value; the wire writes it as a word.
+        # YAML decodes an unquoted True as a boolean; the status of a condition is a string.
         return str(self.status)
 
 
 class Expect(ScenarioStruct):
-    """What must be so at this moment. Cliques may be named by patterns, such as `chat-0-*`."""
+    """Expectations at one moment. Cliques may be named by patterns, such as `chat-0-*`."""
 
-    # Ready pods that stay, by clique.
+    # The number of ready pods that are not terminating, by clique.
     running: dict[str, int] = {}
     conditions: tuple[ConditionIs, ...] = ()
-    # The pods that ran then, before anything happened at that time, are still there, or are all gone.
+    # All pods that ran at that time, before its steps, still exist (`kept`) or are gone.
     since: str | None = None
     kept: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ NodeNames = str | tuple[str, ...]
 
 
 class ScenarioStep(ScenarioStruct):
-    """One happening. Exactly one of its keys besides `at` is given."""
+    """One step. It has exactly one key besides `at`."""
 
     at: str
     apply: Manifests | None = None
@@ -125,7 +125,7 @@ class ScenarioStep(ScenarioStruct):
     drain: NodeNames | None = None
     remove: NodeNames | None = None
     add: NodeGroup | None = None
-    operator: Life | None = None
+    operator: OperatorAction | None = None
     freeze: str | None = None
     thaw: str | None = None
     faults: FaultPlan | None = None
@@ -136,8 +136,8 @@ class ScenarioStep(ScenarioStruct):
         return parse_duration(self.at).total_seconds()
 
     @property
-    def given(self) -> tuple[str, ...]:
-        """The keys that say what happens."""
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of the step besides `at`."""
         return tuple(
             field.name
             for field in msgspec.structs.fields(self)
@@ -146,12 +146,12 @@ class ScenarioStep(ScenarioStruct):
 
 
 class Scenario(ScenarioStruct):
-    """Everything that happens, in order. Manifests are objects once it was read."""
+    """A scenario with its steps in order. After reading, manifests are objects."""
 
     nodes: tuple[NodeGroup, ...] = (NodeGroup(count=8),)
     manifests: Manifests = ()
     timeline: tuple[ScenarioStep, ...] = ()
-    # When it ends; without it, when nothing changes any more after the last step.
+    # The end; without it the scenario ends when nothing changes after the last step.
     until: str | None = None
 
     @property
@@ -173,14 +173,14 @@ _KINDS: dict[str, type[msgspec.Struct]] = {
 
 
 def read_scenario(content: JsonObject, load: Load) -> Scenario:
-    """Raises `ScenarioError`, which names the wrong key by its path, and the nearest one that exists."""
+    """Parse a scenario. Raises `ScenarioError`, which names the wrong key by its path, and the nearest valid key."""
     _check_keys(content, "")
     try:
         scenario = msgspec.convert(content, Scenario)
     except msgspec.ValidationError as error:
         detail, _, path = str(error).partition(" - at `$")
-        raise ScenarioError(f"{path.strip('.`') or 'the file'}: {_lowered(detail)}; correct it") from error
-    for error_message in _complaints(scenario):
+        raise ScenarioError(f"{path.strip('.`') or 'the file'}: {_lower_messages(detail)}; correct it") from error
+    for error_message in _find_errors(scenario):
         raise ScenarioError(error_message)
     return _with_manifests(scenario, load)
 
@@ -202,29 +202,29 @@ def _check_keys(content: Any, path: str) -> None:
         _check_keys(inner, at)
 
 
-def _lowered(text: str) -> str:
+def _lower_messages(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _complaints(scenario: Scenario) -> Iterator[str]:
-    """What is wrong with a file whose keys and types are right; the first is told."""
+def _find_errors(scenario: Scenario) -> Iterator[str]:
+    """Yield the errors of a file whose keys and types are right. The user sees the first."""
     for index, group in enumerate(scenario.nodes):
-        yield from _node_complaints(f"nodes[{index}]", group)
+        yield from _find_node_errors(f"nodes[{index}]", group)
     if scenario.until is not None:
-        yield from _time_complaints("until", scenario.until)
+        yield from _find_time_errors("until", scenario.until)
     before = timedelta(0)
     for index, step in enumerate(scenario.timeline):
         path = f"timeline[{index}]"
-        yield from _time_complaints(f"{path}.at", step.at)
+        yield from _find_time_errors(f"{path}.at", step.at)
         at = parse_duration(step.at)
         if at < before:
             yield f"{path}.at: {step.at} is before the step above it; put the steps in order"
         before = at
-        yield from _step_complaints(path, step)
-    yield from _watch_complaints(scenario)
+        yield from _find_step_errors(path, step)
+    yield from _find_watch_errors(scenario)
 
 
-def _node_complaints(path: str, group: NodeGroup) -> Iterator[str]:
+def _find_node_errors(path: str, group: NodeGroup) -> Iterator[str]:
     if not 1 <= group.count <= MOST_NODES:
         yield f"{path}.count: {group.count} is not between 1 and {MOST_NODES}; correct it"
     for name, amount in group.resources.items():
@@ -234,7 +234,7 @@ def _node_complaints(path: str, group: NodeGroup) -> Iterator[str]:
             yield f"{path}.resources.{name}: {error}"
 
 
-def _time_complaints(path: str, text: str) -> Iterator[str]:
+def _find_time_errors(path: str, text: str) -> Iterator[str]:
     try:
         is_past = parse_duration(text) < timedelta(0)
     except DurationError as error:
@@ -244,24 +244,24 @@ def _time_complaints(path: str, text: str) -> Iterator[str]:
         yield f"{path}: {text} is before the beginning; write a time since the start, such as 10m"
 
 
-def _step_complaints(path: str, step: ScenarioStep) -> Iterator[str]:
-    if len(step.given) != 1:
+def _find_step_errors(path: str, step: ScenarioStep) -> Iterator[str]:
+    if len(step.keys) != 1:
         known = [field.name for field in msgspec.structs.fields(ScenarioStep) if field.name != "at"]
-        found = " and ".join(step.given) or "nothing"
+        found = " and ".join(step.keys) or "nothing"
         yield f"{path}: says {found}; write exactly one of: {', '.join(known)}"
     if step.lose is not None and step.lose.pods is not None and step.lose.pods < 1:
         yield f"{path}.lose.pods: {step.lose.pods} is less than one; write 1 or more, or leave it out for all"
     if step.scale is not None and step.scale.replicas < 0:
         yield f"{path}.scale.replicas: {step.scale.replicas} is less than nothing; write 0 or more"
     if step.add is not None:
-        yield from _node_complaints(f"{path}.add", step.add)
+        yield from _find_node_errors(f"{path}.add", step.add)
     if step.faults is not None:
-        yield from _fault_complaints(f"{path}.faults", step.faults)
+        yield from _find_fault_errors(f"{path}.faults", step.faults)
     if step.expect is not None:
-        yield from _expect_complaints(f"{path}.expect", step.expect, parse_duration(step.at))
+        yield from _find_expect_errors(f"{path}.expect", step.expect, parse_duration(step.at))
 
 
-def _fault_complaints(path: str, faults: FaultPlan) -> Iterator[str]:
+def _find_fault_errors(path: str, faults: FaultPlan) -> Iterator[str]:
     for name, value in msgspec.structs.asdict(faults).items():
         match value:
             case (low, high) if not 0 <= low <= high:
@@ -272,18 +272,18 @@ def _fault_complaints(path: str, faults: FaultPlan) -> Iterator[str]:
                 yield f"{path}.{name}: {value:g} is no probability; write 0 to 1"
 
 
-def _expect_complaints(path: str, expect: Expect, at: timedelta) -> Iterator[str]:
+def _find_expect_errors(path: str, expect: Expect, at: timedelta) -> Iterator[str]:
     if expect == Expect():
         yield f"{path}: expects nothing; write running, conditions, kept or replaced"
     if (expect.kept or expect.replaced) and expect.since is None:
         yield f"{path}.since: is needed by kept and replaced; write since when, such as 10m"
     if expect.since is not None:
-        yield from _time_complaints(f"{path}.since", expect.since)
+        yield from _find_time_errors(f"{path}.since", expect.since)
         if parse_duration(expect.since) > at:
             yield f"{path}.since: {expect.since} comes after the step itself; write an earlier time"
 
 
-def _watch_complaints(scenario: Scenario) -> Iterator[str]:
+def _find_watch_errors(scenario: Scenario) -> Iterator[str]:
     frozen: list[str] = []
     for index, step in enumerate(scenario.timeline):
         if step.freeze is not None:
@@ -301,30 +301,30 @@ def _watch_complaints(scenario: Scenario) -> Iterator[str]:
 
 
 def _with_manifests(scenario: Scenario, load: Load) -> Scenario:
-    """Files are read before anything happens, so that a wrong path is found at once."""
+    """Read the manifest files of all steps before the first step, so that a wrong path is found at once."""
     timeline = [
         step if step.apply is None
-        else msgspec.structs.replace(step, apply=_loaded(f"timeline[{index}].apply", step.apply, load))
+        else msgspec.structs.replace(step, apply=_load_document(f"timeline[{index}].apply", step.apply, load))
         for index, step in enumerate(scenario.timeline)
     ]  # fmt: skip
-    manifests = _loaded("manifests", scenario.manifests, load)
+    manifests = _load_document("manifests", scenario.manifests, load)
     return msgspec.structs.replace(scenario, manifests=manifests, timeline=tuple(timeline))
 
 
-def _loaded(path: str, manifests: Manifests, load: Load) -> tuple[JsonObject, ...]:
+def _load_document(path: str, manifests: Manifests, load: Load) -> tuple[JsonObject, ...]:
     found: list[JsonObject] = []
     for index, manifest in enumerate(manifests):
         if isinstance(manifest, str):
             found += load(manifest)
             continue
-        error_message = _manifest_complaint(manifest)
+        error_message = _describe_manifest_error(manifest)
         if error_message:
             raise ScenarioError(f"{path}[{index}]: {error_message}; write a whole object, or the path of a file")
         found.append(manifest)
     return tuple(found)
 
 
-def _manifest_complaint(manifest: JsonObject) -> str:
+def _describe_manifest_error(manifest: JsonObject) -> str:
     for key in ("apiVersion", "kind"):
         if not isinstance(manifest.get(key), str):
             return f"has no {key}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from grove.api.labels import MNNVL_GROUP
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.validation.field_errors import FieldError, forbidden, invalid
-from grove.api.validation.syntax import dns_label_complaint
+from grove.api.validation.syntax import check_dns_label
 from grove.api.validation.validation_options import ValidationOptions
 
 NO_GROUP = "none"
@@ -15,10 +15,10 @@ def mnnvl_errors(pcs: PodCliqueSet, settings: ValidationOptions) -> Iterator[Fie
     for path, value in _values(pcs).values():
         if value is None or value == NO_GROUP:
             continue
-        if error_message := dns_label_complaint(value):
-            yield invalid(path, value, f'{error_message}; or write "{NO_GROUP}"')
+        if error_message := check_dns_label(value):
+            yield invalid(path, value, f'{error_message}, or be "{NO_GROUP}"')
         if not settings.is_mnnvl_enabled:
-            yield invalid(path, value, f'multi-node NVLink is switched off here: remove it, or write "{NO_GROUP}"')
+            yield invalid(path, value, f'multi-node NVLink is disabled: remove the annotation, or write "{NO_GROUP}"')
 
 
 def mnnvl_change_errors(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[FieldError]:
@@ -27,9 +27,9 @@ def mnnvl_change_errors(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[FieldE
         if key not in before or before[key][1] == value:
             continue
         if before[key][1] is None or value is None:
-            yield forbidden(path, "is never added or removed later: make a new set")
+            yield forbidden(path, "the annotation cannot be added or removed later: create a new PodCliqueSet")
         else:
-            yield invalid(path, value, f'never changes: write "{before[key][1]}" again, or make a new set')
+            yield invalid(path, value, f'field is immutable: restore "{before[key][1]}", or create a new PodCliqueSet')
 
 
 def _values(pcs: PodCliqueSet) -> dict[str, tuple[str, str | None]]:

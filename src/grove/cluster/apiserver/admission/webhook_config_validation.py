@@ -6,16 +6,20 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, duplicate, invalid, not_supported, required
-from grove.cluster.apiserver.admission.match_conditions import condition_problem
-from grove.cluster.apiserver.codec.label_selectors import LabelSelector, selector_errors
-from grove.cluster.apiserver.registry.metadata import dns_subdomain_problem, label_key_problem, unreadable
+from grove.cluster.apiserver.admission.match_conditions import find_compile_error
+from grove.cluster.apiserver.codec.label_selectors import LabelSelector, validate_selector
+from grove.cluster.apiserver.registry.metadata import (
+    build_unreadable_error,
+    find_dns_subdomain_error,
+    find_label_key_error,
+)
 from grove.cluster.built_in_resources import ResourceInfo
 
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
-_LONGEST_SECONDS = 30
-_MOST_CONDITIONS = 64
+_MAX_TIMEOUT_SECONDS = 30
+_MAX_CONDITIONS = 64
 _FORMAT = "; desired format: https://host[/path]"
 _URL = re.compile(
     r"((?P<scheme>[^:/?#]+):)?(//(?P<host>[^/?#]*))?[^?#]*(\?(?P<query>[^#]*))?(#(?P<fragment>.*))?", re.DOTALL
@@ -70,20 +74,20 @@ class _Configuration(msgspec.Struct):
     webhooks: list[_Webhook] | None = None
 
 
-def prepared_webhooks(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
+def prepare_webhooks(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """Return the configuration with defaults. Raises 400 for wrong types."""
     try:
         msgspec.convert(obj, _Configuration)
-    except msgspec.ValidationError as problem:
-        raise unreadable(resource_info, f"json: {problem}") from None
+    except msgspec.ValidationError as error:
+        raise build_unreadable_error(resource_info, f"json: {error}") from None
     webhooks = obj.get("webhooks")
     if not webhooks:
         return obj
     is_mutating = resource_info.kind == "MutatingWebhookConfiguration"
-    return {**obj, "webhooks": [_prepared(webhook, is_mutating) for webhook in webhooks]}
+    return {**obj, "webhooks": [_with_defaults(webhook, is_mutating) for webhook in webhooks]}
 
 
-def _prepared(webhook: JsonObject, is_mutating: bool) -> JsonObject:
+def _with_defaults(webhook: JsonObject, is_mutating: bool) -> JsonObject:
     found = {
         "clientConfig": {},
         "failurePolicy": "Fail",
@@ -101,13 +105,13 @@ def _prepared(webhook: JsonObject, is_mutating: bool) -> JsonObject:
     return found
 
 
-def webhook_errors(obj: JsonObject) -> list[FieldError]:
+def validate_webhooks(obj: JsonObject) -> list[FieldError]:
     configuration = msgspec.convert(obj, _Configuration)
     errors: list[FieldError] = []
     names: dict[str, None] = {}
     for index, webhook in enumerate(configuration.webhooks or ()):
         where = f"webhooks[{index}]"
-        errors += _errors(webhook, where, is_mutating=obj["kind"] == "MutatingWebhookConfiguration")
+        errors += _validate_webhook(webhook, where, is_mutating=obj["kind"] == "MutatingWebhookConfiguration")
         if webhook.name in names:
             errors.append(duplicate(f"{where}.name", webhook.name, ""))
         elif webhook.name:
@@ -115,48 +119,50 @@ def webhook_errors(obj: JsonObject) -> list[FieldError]:
     return errors
 
 
-def _errors(webhook: _Webhook, where: str, *, is_mutating: bool) -> list[FieldError]:
-    errors = _name_errors(webhook.name, f"{where}.name")
+def _validate_webhook(webhook: _Webhook, where: str, *, is_mutating: bool) -> list[FieldError]:
+    errors = _validate_name(webhook.name, f"{where}.name")
     for index, rule in enumerate(webhook.rules or ()):
-        errors += _rule_errors(rule, f"{where}.rules[{index}]")
-    errors += _choice(webhook.failure_policy, ("Fail", "Ignore"), f"{where}.failurePolicy")
-    errors += _choice(webhook.match_policy, ("Equivalent", "Exact"), f"{where}.matchPolicy")
+        errors += _validate_rule(rule, f"{where}.rules[{index}]")
+    errors += _validate_choice(webhook.failure_policy, ("Fail", "Ignore"), f"{where}.failurePolicy")
+    errors += _validate_choice(webhook.match_policy, ("Equivalent", "Exact"), f"{where}.matchPolicy")
     if webhook.side_effects is None:
         errors.append(required(f"{where}.sideEffects", "must specify one of None, NoneOnDryRun"))
-    errors += _choice(webhook.side_effects, ("None", "NoneOnDryRun"), f"{where}.sideEffects")
+    errors += _validate_choice(webhook.side_effects, ("None", "NoneOnDryRun"), f"{where}.sideEffects")
     seconds = webhook.timeout_seconds
-    if seconds is not None and not 1 <= seconds <= _LONGEST_SECONDS:
-        problem = f"the timeout value must be between 1 and {_LONGEST_SECONDS} seconds"
-        errors.append(invalid(f"{where}.timeoutSeconds", seconds, problem))
+    if seconds is not None and not 1 <= seconds <= _MAX_TIMEOUT_SECONDS:
+        error_message = f"the timeout value must be between 1 and {_MAX_TIMEOUT_SECONDS} seconds"
+        errors.append(invalid(f"{where}.timeoutSeconds", seconds, error_message))
     if is_mutating:
-        errors += _choice(webhook.reinvocation_policy, ("IfNeeded", "Never"), f"{where}.reinvocationPolicy")
-    errors += selector_errors(webhook.namespace_selector, f"{where}.namespaceSelector")
-    errors += selector_errors(webhook.object_selector, f"{where}.objectSelector")
-    errors += _client_errors(webhook.client_config, f"{where}.clientConfig")
-    errors += _condition_errors(webhook.match_conditions or [], f"{where}.matchConditions")
-    return errors + _version_errors(webhook.admission_review_versions or [], f"{where}.admissionReviewVersions")
+        errors += _validate_choice(webhook.reinvocation_policy, ("IfNeeded", "Never"), f"{where}.reinvocationPolicy")
+    errors += validate_selector(webhook.namespace_selector, f"{where}.namespaceSelector")
+    errors += validate_selector(webhook.object_selector, f"{where}.objectSelector")
+    errors += _validate_client_config(webhook.client_config, f"{where}.clientConfig")
+    errors += _validate_match_conditions(webhook.match_conditions or [], f"{where}.matchConditions")
+    return errors + _validate_review_versions(
+        webhook.admission_review_versions or [], f"{where}.admissionReviewVersions"
+    )
 
 
-def _name_errors(name: str, where: str) -> list[FieldError]:
+def _validate_name(name: str, where: str) -> list[FieldError]:
     if not name:
         return [required(where, "")]
-    if problem := dns_subdomain_problem(name):
-        return [invalid(where, name, problem)]
+    if error_message := find_dns_subdomain_error(name):
+        return [invalid(where, name, error_message)]
     if name.count(".") < 2:
         return [invalid(where, name, "should be a domain with at least three segments separated by dots")]
     return []
 
 
-def _choice(value: str | None, choices: tuple[str, ...], where: str) -> list[FieldError]:
+def _validate_choice(value: str | None, choices: tuple[str, ...], where: str) -> list[FieldError]:
     return [] if value is None or value in choices else [not_supported(where, value, choices)]
 
 
-def _rule_errors(rule: _Rule, where: str) -> list[FieldError]:
+def _validate_rule(rule: _Rule, where: str) -> list[FieldError]:
     errors: list[FieldError] = []
     if not rule.operations:
         errors.append(required(f"{where}.operations", ""))
     for index, operation in enumerate(rule.operations or ()):
-        errors += _choice(operation, _OPERATIONS, f"{where}.operations[{index}]")
+        errors += _validate_choice(operation, _OPERATIONS, f"{where}.operations[{index}]")
     for field, values, what in (
         ("apiGroups", rule.api_groups, "API groups"),
         ("apiVersions", rule.api_versions, "API versions"),
@@ -169,24 +175,24 @@ def _rule_errors(rule: _Rule, where: str) -> list[FieldError]:
     errors += [
         required(f"{where}.apiVersions[{index}]", "") for index, one in enumerate(rule.api_versions or ()) if not one
     ]
-    return errors + _choice(rule.scope, _SCOPES, f"{where}.scope")
+    return errors + _validate_choice(rule.scope, _SCOPES, f"{where}.scope")
 
 
-def _client_errors(config: _ClientConfig, where: str) -> list[FieldError]:
+def _validate_client_config(config: _ClientConfig, where: str) -> list[FieldError]:
     if (config.url is None) is (config.service is None):
         return [required(where, "exactly one of url or service is required")]
     if config.url is not None:
-        return _url_errors(config.url, f"{where}.url")
+        return _validate_url(config.url, f"{where}.url")
     service = config.service or _Service()
     named = {"name": service.name, "namespace": service.namespace}
     errors = [required(f"{where}.service.{field}", "") for field, value in named.items() if not value]
     if service.port is not None and not 1 <= service.port <= 65535:
-        problem = "port is not valid: must be between 1 and 65535, inclusive"
-        errors.append(invalid(f"{where}.service.port", service.port, problem))
+        error_message = "port is not valid: must be between 1 and 65535, inclusive"
+        errors.append(invalid(f"{where}.service.port", service.port, error_message))
     return errors
 
 
-def _url_errors(url: str, where: str) -> list[FieldError]:
+def _validate_url(url: str, where: str) -> list[FieldError]:
     parts = _URL.fullmatch(url)
     scheme, host, query, fragment = (parts[name] or "" for name in _URL_PARTS) if parts else ("", "", "", "")
     user, at, _ = host.rpartition("@")
@@ -204,31 +210,31 @@ def _url_errors(url: str, where: str) -> list[FieldError]:
     return errors
 
 
-def _condition_errors(conditions: list[_Condition], where: str) -> list[FieldError]:
+def _validate_match_conditions(conditions: list[_Condition], where: str) -> list[FieldError]:
     errors: list[FieldError] = []
-    if len(conditions) > _MOST_CONDITIONS:
-        errors.append(invalid(where, len(conditions), f"must have at most {_MOST_CONDITIONS} items"))
+    if len(conditions) > _MAX_CONDITIONS:
+        errors.append(invalid(where, len(conditions), f"must have at most {_MAX_CONDITIONS} items"))
     names: dict[str, None] = {}
-    for index, condition in enumerate(conditions[:_MOST_CONDITIONS]):
+    for index, condition in enumerate(conditions[:_MAX_CONDITIONS]):
         place = f"{where}[{index}]"
         if not condition.expression.strip():
             errors.append(required(f"{place}.expression", ""))
-        elif problem := condition_problem(condition.expression):
-            errors.append(invalid(f"{place}.expression", condition.expression, f"compilation failed: {problem}"))
+        elif error_message := find_compile_error(condition.expression):
+            errors.append(invalid(f"{place}.expression", condition.expression, f"compilation failed: {error_message}"))
         if not condition.name:
             errors.append(required(f"{place}.name", ""))
         elif condition.name in names:
             errors.append(duplicate(f"{place}.name", condition.name, ""))
-        elif problem := label_key_problem(condition.name):
-            errors.append(invalid(f"{place}.name", condition.name, problem))
+        elif error_message := find_label_key_error(condition.name):
+            errors.append(invalid(f"{place}.name", condition.name, error_message))
         names[condition.name] = None
     return errors
 
 
-def _version_errors(versions: list[str], where: str) -> list[FieldError]:
-    known = ", ".join(_REVIEW_VERSIONS)
+def _validate_review_versions(versions: list[str], where: str) -> list[FieldError]:
+    supported = ", ".join(_REVIEW_VERSIONS)
     if not versions:
-        return [required(where, f"must specify one of {known}")]
+        return [required(where, f"must specify one of {supported}")]
     if not any(version in _REVIEW_VERSIONS for version in versions):
-        return [invalid(where, versions, f"must include at least one of {known}")]
+        return [invalid(where, versions, f"must include at least one of {supported}")]
     return []

@@ -1,8 +1,7 @@
-"""Webhook configurations honoured: who is asked about a write, and what the verdicts do to it.
+"""Admission webhooks: selects the webhooks of a write and applies their responses.
 
-Verbs are carried out in one go and never wait. A write that needs an answer that is not there yet ends with
-`UnansweredError` before it has stored anything; whoever serves the request asks, and has the verb carried out again
-with what was answered (`cluster/apiserver/api_server.py`).
+Verbs are synchronous. A verb that needs the response of a webhook raises `PendingCallsError` before it stores anything.
+The API server calls the webhooks and executes the verb again with their responses (`apiserver/api_server.py`).
 """
 
 from collections.abc import Iterable
@@ -15,13 +14,13 @@ import msgspec
 
 from grove.api.types.admission import Operation
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.admission.match_conditions import ConditionError, are_met
+from grove.cluster.apiserver.admission.match_conditions import ConditionError, matches_conditions
 from grove.cluster.apiserver.admission.webhook_request import (
     Address,
     Call,
-    NoVerdict,
-    Outcome,
-    UnansweredError,
+    CallFailure,
+    CallResult,
+    PendingCallsError,
     WebhookResult,
 )
 from grove.cluster.apiserver.auth.user_info import UserInfo
@@ -35,8 +34,8 @@ from grove.cluster.storage.store import Storage, Table
 MUTATING = BY_QUALIFIED["mutatingwebhookconfigurations.admissionregistration.k8s.io"]
 VALIDATING = BY_QUALIFIED["validatingwebhookconfigurations.admissionregistration.k8s.io"]
 _SERVICES = BY_QUALIFIED["services"]
-_USUAL_TIMEOUT = 10
-_NO_NETWORK = "the embedded cluster has no network of Services; give the webhook a url, or change its failurePolicy"
+_DEFAULT_TIMEOUT = 10
+_NO_NETWORK = "the embedded cluster does not route to Services: set clientConfig.url, or change the failurePolicy"
 
 
 class AdmissionWrite(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,11 +57,11 @@ class AdmissionWrite(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_configuration(self) -> bool:
-        """Whether a webhook configuration is written. No webhook is called then: a broken one must be removable."""
+        """Return whether it writes a webhook configuration. No webhook reviews it: broken ones must be removable."""
         return self.resource_info is MUTATING or self.resource_info is VALIDATING
 
 
-class Inquiry:
+class WebhookSession:
     """The webhook responses for one request, while its verb is executed repeatedly.
 
     Random numbers and the time are the same in each execution, so that the requests to webhooks do not change.
@@ -71,9 +70,9 @@ class Inquiry:
     def __init__(self, seed: int, instant: datetime) -> None:
         self._seed = seed
         self.instant = instant
-        self.answers: dict[tuple[str, bytes], Outcome] = {}
+        self.results: dict[tuple[str, bytes], CallResult] = {}
 
-    def chance(self) -> Random:
+    def new_random(self) -> Random:
         return Random(self._seed)
 
 
@@ -94,8 +93,8 @@ class WebhookDispatcher:
 
     def __init__(self, store: Storage) -> None:
         self._store = store
-        self._mutating = _Source(store.table(MUTATING))
-        self._validating = _Source(store.table(VALIDATING))
+        self._mutating = _WebhookSource(store.table(MUTATING))
+        self._validating = _WebhookSource(store.table(VALIDATING))
 
     @property
     def has_mutating(self) -> bool:
@@ -105,7 +104,9 @@ class WebhookDispatcher:
     def has_validating(self) -> bool:
         return bool(self._validating.hooks())
 
-    def mutated(self, write: AdmissionWrite, webhook_session: Inquiry | None, warnings: list[str]) -> JsonObject | None:
+    def mutate(
+        self, write: AdmissionWrite, webhook_session: WebhookSession | None, warnings: list[str]
+    ) -> JsonObject | None:
         """Return the object after all mutating webhooks, which are called in sequence. Raises `StatusError`."""
         hooks = self._mutating.hooks()
         if write.is_configuration:
@@ -114,9 +115,9 @@ class WebhookDispatcher:
         seen: dict[int, None] = {}
         again: dict[int, None] = {}
         for index, hook in enumerate(hooks):
-            if not self._is_meant(hook, write):
+            if not self._matches(hook, write):
                 continue
-            changed = _patched(hook, write, self._verdict(hook, write, webhook_session, warnings))
+            changed = _apply_patch(hook, write, self._get_result(hook, write, webhook_session, warnings))
             if changed != write.object:
                 again.update(seen)
                 write = msgspec.structs.replace(write, object=changed)
@@ -124,60 +125,60 @@ class WebhookDispatcher:
                 seen[index] = None
         for index in sorted(again):
             hook = hooks[index]
-            if self._is_meant(hook, write):
-                changed = _patched(hook, write, self._verdict(hook, write, webhook_session, warnings))
+            if self._matches(hook, write):
+                changed = _apply_patch(hook, write, self._get_result(hook, write, webhook_session, warnings))
                 write = msgspec.structs.replace(write, object=changed)
         return write.object
 
-    def validate(self, write: AdmissionWrite, webhook_session: Inquiry | None, warnings: list[str]) -> None:
+    def validate(self, write: AdmissionWrite, webhook_session: WebhookSession | None, warnings: list[str]) -> None:
         """Call all validating webhooks at once. Raise the error of the first that denies the write."""
         hooks = self._validating.hooks()
         if write.is_configuration:
             return
-        meant = [hook for hook in hooks if self._is_meant(hook, write)]
-        calls = [self._call(hook, write) for hook in meant]
+        matching = [hook for hook in hooks if self._matches(hook, write)]
+        calls = [self._build_call(hook, write) for hook in matching]
         if missing := tuple(
-            call for call in calls if webhook_session is None or call.key not in webhook_session.answers
+            call for call in calls if webhook_session is None or call.key not in webhook_session.results
         ):
-            raise UnansweredError(missing)
-        for hook in meant:
-            self._verdict(hook, write, webhook_session, warnings)
+            raise PendingCallsError(missing)
+        for hook in matching:
+            self._get_result(hook, write, webhook_session, warnings)
 
-    def _verdict(
-        self, hook: _Hook, write: AdmissionWrite, webhook_session: Inquiry | None, warnings: list[str]
+    def _get_result(
+        self, hook: _Hook, write: AdmissionWrite, webhook_session: WebhookSession | None, warnings: list[str]
     ) -> WebhookResult:
         """Return the result of a webhook that allows the write. Raises `StatusError` if it denies it or failed."""
-        call = self._call(hook, write)
-        outcome = None if webhook_session is None else webhook_session.answers.get(call.key)
-        match outcome:
+        call = self._build_call(hook, write)
+        result = None if webhook_session is None else webhook_session.results.get(call.key)
+        match result:
             case None:
-                raise UnansweredError((call,))
-            case NoVerdict(why=why):
+                raise PendingCallsError((call,))
+            case CallFailure(why=why):
                 if hook.fails_open:
                     return WebhookResult(is_allowed=True)
-                raise _internal(f'failed calling webhook "{hook.name}": {why}')
+                raise _internal_error(f'failed calling webhook "{hook.name}": {why}')
             case WebhookResult(is_allowed=True):
-                warnings += outcome.warnings
-                return outcome
+                warnings += result.warnings
+                return result
             case WebhookResult():
-                warnings += outcome.warnings
-                raise _denied(hook.name, outcome.status)
+                warnings += result.warnings
+                raise _denied_error(hook.name, result.status)
 
-    def _call(self, hook: _Hook, write: AdmissionWrite) -> Call:
+    def _build_call(self, hook: _Hook, write: AdmissionWrite) -> Call:
         spec = hook.spec
         if write.is_dry and spec.get("sideEffects") not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
         return Call(
             webhook=hook.name,
             is_mutating=hook.is_mutating,
-            address=self._address(spec["clientConfig"]),
+            address=self._resolve_address(spec["clientConfig"]),
             ca_bundle=spec["clientConfig"].get("caBundle") or "",
-            timeout_seconds=spec.get("timeoutSeconds", _USUAL_TIMEOUT),
-            question=msgspec.json.encode(_question(write)),
+            timeout_seconds=spec.get("timeoutSeconds", _DEFAULT_TIMEOUT),
+            request=msgspec.json.encode(_build_request(write)),
         )
 
-    def _address(self, config: JsonObject) -> Address:
-        """Return the address of a webhook. Of Services only those of type ExternalName can be reached here."""
+    def _resolve_address(self, config: JsonObject) -> Address:
+        """Return the address of a webhook. The only Services that can be reached have the type ExternalName."""
         service = config.get("service")
         if service is None:
             return Address(shown=config["url"], url=config["url"])
@@ -187,23 +188,23 @@ class WebhookDispatcher:
         shown = f"https://{host}:{port}/{path}"
         entry = self._store.table(_SERVICES).find(namespace, name)
         if entry is None:
-            return Address(shown=shown, problem=f'service "{name}" not found')
+            return Address(shown=shown, error_message=f'service "{name}" not found')
         spec = entry.obj["spec"]
         if spec.get("type") != "ExternalName":
-            return Address(shown=shown, problem=_NO_NETWORK)
+            return Address(shown=shown, error_message=_NO_NETWORK)
         return Address(shown=shown, url=f"https://{spec['externalName']}:{port}/{path}", tls_name=host)
 
-    def _is_meant(self, hook: _Hook, write: AdmissionWrite) -> bool:
+    def _matches(self, hook: _Hook, write: AdmissionWrite) -> bool:
         spec = hook.spec
-        if not any(_is_about(rule, write) for rule in spec.get("rules") or ()):
+        if not any(_rule_matches(rule, write) for rule in spec.get("rules") or ()):
             return False
-        if not self._has_namespace(spec.get("namespaceSelector"), write):
+        if not self._matches_namespace(spec.get("namespaceSelector"), write):
             return False
-        if not _has_labels(spec.get("objectSelector"), write):
+        if not _matches_object(spec.get("objectSelector"), write):
             return False
-        return _meets_conditions(hook, write)
+        return _matches_conditions(hook, write)
 
-    def _has_namespace(self, selector: JsonObject | None, write: AdmissionWrite) -> bool:
+    def _matches_namespace(self, selector: JsonObject | None, write: AdmissionWrite) -> bool:
         if not selector:
             return True
         if write.resource_info is NAMESPACES:
@@ -215,7 +216,7 @@ class WebhookDispatcher:
         return entry is not None and selects(selector, entry.obj)
 
 
-class _Source:
+class _WebhookSource:
     """The webhooks of all configurations of one kind, in the order of the configuration names."""
 
     def __init__(self, table: Table) -> None:
@@ -235,57 +236,57 @@ class _Source:
         return self._hooks
 
 
-def _is_about(rule: JsonObject, write: AdmissionWrite) -> bool:
+def _rule_matches(rule: JsonObject, write: AdmissionWrite) -> bool:
     resource_info = write.resource_info
     return (
-        _has_scope(rule.get("scope", "*"), write)
-        and _has(rule["operations"], write.operation.value)
-        and _has(rule["apiGroups"], resource_info.group)
-        and _has(rule["apiVersions"], resource_info.version)
-        and any(_is_resource(resource, write) for resource in rule["resources"])
+        _matches_scope(rule.get("scope", "*"), write)
+        and _includes(rule["operations"], write.operation.value)
+        and _includes(rule["apiGroups"], resource_info.group)
+        and _includes(rule["apiVersions"], resource_info.version)
+        and any(_matches_resource(resource, write) for resource in rule["resources"])
     )
 
 
-def _has_scope(scope: str, write: AdmissionWrite) -> bool:
+def _matches_scope(scope: str, write: AdmissionWrite) -> bool:
     return scope == "*" or (scope == "Namespaced") is write.resource_info.namespaced
 
 
-def _has(items: Iterable[str], wanted: str) -> bool:
+def _includes(items: Iterable[str], wanted: str) -> bool:
     return any(item in ("*", wanted) for item in items)
 
 
-def _is_resource(text: str, write: AdmissionWrite) -> bool:
+def _matches_resource(text: str, write: AdmissionWrite) -> bool:
     resource, _, subresource = text.partition("/")
     return resource in ("*", write.resource_info.plural) and subresource in ("*", write.subresource)
 
 
-def _has_labels(selector: JsonObject | None, write: AdmissionWrite) -> bool:
+def _matches_object(selector: JsonObject | None, write: AdmissionWrite) -> bool:
     """Return whether the selector matches the object, or the old object of an update."""
     if not selector:
         return True
     return any(obj is not None and selects(selector, obj) for obj in (write.object, write.old))
 
 
-def _meets_conditions(hook: _Hook, write: AdmissionWrite) -> bool:
+def _matches_conditions(hook: _Hook, write: AdmissionWrite) -> bool:
     conditions = hook.spec.get("matchConditions")
     if not conditions:
         return True
     expressions = tuple(condition["expression"] for condition in conditions)
     try:
-        return are_met(expressions, request=_question(write), obj=write.object, old=write.old)
-    except ConditionError as problem:
+        return matches_conditions(expressions, request=_build_request(write), obj=write.object, old=write.old)
+    except ConditionError as error:
         if hook.fails_open:
             return False
-        raise forbidden(write.resource_info, write.name, str(problem)) from None
+        raise forbidden(write.resource_info, write.name, str(error)) from None
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
-def _question(write: AdmissionWrite) -> JsonObject:
+def _build_request(write: AdmissionWrite) -> JsonObject:
     """Return the request of an AdmissionReview without its uid."""
     resource_info = write.resource_info
-    kind = _kind(write.api_version, write.kind)
+    kind = _group_version_kind(write.api_version, write.kind)
     resource = {"group": resource_info.group, "version": resource_info.version, "resource": resource_info.plural}
     question: JsonObject = {"kind": kind, "resource": resource}
     if write.subresource:
@@ -299,7 +300,7 @@ def _question(write: AdmissionWrite) -> JsonObject:
         question["namespace"] = write.namespace
     return question | {
         "operation": write.operation.value,
-        "userInfo": write.user.wire(),
+        "userInfo": write.user.to_wire(),
         "object": write.object,
         "oldObject": write.old,
         "dryRun": write.is_dry,
@@ -308,7 +309,7 @@ def _question(write: AdmissionWrite) -> JsonObject:
 
 
 @lru_cache(maxsize=256)
-def _kind(api_version: str, kind: str) -> JsonObject:
+def _group_version_kind(api_version: str, kind: str) -> JsonObject:
     group, _, version = api_version.rpartition("/")
     return {"group": group, "version": version, "kind": kind}
 
@@ -316,22 +317,22 @@ def _kind(api_version: str, kind: str) -> JsonObject:
 # --- results ---------------------------------------------------------------------------------------------------------
 
 
-def _patched(hook: _Hook, write: AdmissionWrite, verdict: WebhookResult) -> JsonObject | None:
-    if not verdict.patch:
+def _apply_patch(hook: _Hook, write: AdmissionWrite, result: WebhookResult) -> JsonObject | None:
+    if not result.patch:
         return write.object
     if write.object is None:
-        words = f'admission webhook "{hook.name}" attempted to modify the object, which is not supported for this'
-        raise _internal(f"{words} operation")
+        message = f'admission webhook "{hook.name}" attempted to modify the object, which is not supported for this'
+        raise _internal_error(f"{message} operation")
     try:
-        changed: Any = apply_json_patch(write.object, verdict.patch)
-    except (PatchInvalidError, PatchConflictError, PatchTooLongError) as problem:
-        raise _internal(str(problem)) from None
+        changed: Any = apply_json_patch(write.object, result.patch)
+    except (PatchInvalidError, PatchConflictError, PatchTooLongError) as error:
+        raise _internal_error(str(error)) from None
     if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
-        raise _internal(f'admission webhook "{hook.name}" made something of the object that is none')
+        raise _internal_error(f'admission webhook "{hook.name}" returned an invalid object')
     return changed
 
 
-def _internal(why: str) -> StatusError:
+def _internal_error(why: str) -> StatusError:
     """Return the error of a real API server for a webhook that failed."""
     details = {"causes": [{"message": why}]}
     return StatusError(500, "InternalError", f"Internal error occurred: {why}", details)
@@ -340,20 +341,19 @@ def _internal(why: str) -> StatusError:
 class _DeniedError(StatusError):
     """A denial with the status that the webhook returned."""
 
-    def __init__(self, given: JsonObject, message: str) -> None:
-        code = given.get("code")
-        is_refusal = isinstance(code, int) and code >= 400
-        super().__init__(code if isinstance(code, int) and is_refusal else 400, "", message)
-        self._given = given
+    def __init__(self, status: JsonObject, message: str) -> None:
+        code = status.get("code")
+        super().__init__(code if isinstance(code, int) and code >= 400 else 400, "", message)
+        self._webhook_status = status
 
     def status(self) -> JsonObject:
-        kept = {key: self._given[key] for key in ("reason", "details") if self._given.get(key)}
+        fields = {key: self._webhook_status[key] for key in ("reason", "details") if self._webhook_status.get(key)}
         head: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-        return {**head, "message": self.message, **kept, "code": self.code}
+        return {**head, "message": self.message, **fields, "code": self.code}
 
 
-def _denied(name: str, given: JsonObject | None) -> StatusError:
-    status = given or {}
+def _denied_error(name: str, returned: JsonObject | None) -> StatusError:
+    status = returned or {}
     why = status.get("message") or status.get("reason")
     denied = f'admission webhook "{name}" denied the request'
     return _DeniedError(status, f"{denied}: {why}" if why else f"{denied} without explanation")

@@ -24,11 +24,11 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     # The name in its certificate, if that is not the host of the URL.
     tls_name: str = ""
-    problem: str = ""
+    error_message: str = ""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that is needed before a write can continue."""
+    """A webhook call that is needed before a write can continue."""
 
     webhook: str
     is_mutating: bool
@@ -37,16 +37,16 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     ca_bundle: str
     timeout_seconds: int
     # The request of the review, as JSON, without its uid.
-    question: bytes
+    request: bytes
 
     @property
     def key(self) -> tuple[str, bytes]:
-        """Two calls with the same key have the same answer."""
-        return self.webhook, self.question
+        """The identity of the call: calls with the same key have the same response."""
+        return self.webhook, self.request
 
-    def review(self, uid: str) -> bytes:
+    def encode_review(self, uid: str) -> bytes:
         head = f'{{"kind":"{_REVIEW}","apiVersion":"{_VERSION}","request":{{"uid":"{uid}",'
-        return head.encode() + self.question[1:] + b"}"
+        return head.encode() + self.request[1:] + b"}"
 
 
 class WebhookResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,18 +58,18 @@ class WebhookResult(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class NoVerdict(msgspec.Struct, frozen=True):
+class CallFailure(msgspec.Struct, frozen=True):
     """A call without a usable response. The failure policy of the webhook decides."""
 
     why: str
 
 
-Outcome = WebhookResult | NoVerdict
+CallResult = WebhookResult | CallFailure
 # Takes a call and the uid of its request.
-Asker = Callable[[Call, str], Awaitable[Outcome]]
+WebhookCaller = Callable[[Call, str], Awaitable[CallResult]]
 
 
-class UnansweredError(Exception):
+class PendingCallsError(Exception):
     """The write needs the responses to these calls. Nothing was stored."""
 
     def __init__(self, calls: tuple[Call, ...] = ()) -> None:
@@ -92,12 +92,12 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
     response: _Response | None = None
 
 
-def read_verdict(call: Call, uid: str, body: bytes) -> Outcome:
+def read_review(call: Call, uid: str, body: bytes) -> CallResult:
     """Decode the response body, and check that it belongs to this request."""
     try:
         review = msgspec.json.decode(body, type=_Review)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        return NoVerdict(f"failed to call webhook: couldn't get version/kind; json parse error: {problem}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return CallFailure(f"failed to call webhook: couldn't get version/kind; json parse error: {error}")
     response = review.response
     if response is None:
         return _invalid("webhook response was absent")
@@ -110,7 +110,7 @@ def read_verdict(call: Call, uid: str, body: bytes) -> Outcome:
     return _read_response(call, response)
 
 
-def _read_response(call: Call, response: _Response) -> Outcome:
+def _read_response(call: Call, response: _Response) -> CallResult:
     if call.is_mutating:
         if response.patch and response.patch_type is None:
             return _invalid("webhook returned response.patch but not response.patchType")
@@ -122,19 +122,19 @@ def _read_response(call: Call, response: _Response) -> Outcome:
         return _invalid("validating webhook may not return response.patch")
     elif response.patch_type is not None:
         return _invalid("validating webhook may not return response.patchType")
-    verdict = WebhookResult(
+    result = WebhookResult(
         is_allowed=response.allowed, status=response.status, warnings=response.warnings or ()
     )  # fmt: skip
     if not response.allowed or not response.patch:
-        return verdict
+        return result
     if response.patch_type != "JSONPatch":
-        return NoVerdict(f'unsupported patch type "{response.patch_type}"')
+        return CallFailure(f'unsupported patch type "{response.patch_type}"')
     try:
         patch = msgspec.json.decode(base64.b64decode(response.patch, validate=True), type=list[Any])
-    except (ValueError, msgspec.DecodeError) as problem:
-        return NoVerdict(f"received undecodable patch in webhook response: {problem}")
-    return msgspec.structs.replace(verdict, patch=patch)
+    except (ValueError, msgspec.DecodeError) as error:
+        return CallFailure(f"received undecodable patch in webhook response: {error}")
+    return msgspec.structs.replace(result, patch=patch)
 
 
-def _invalid(why: str) -> NoVerdict:
-    return NoVerdict(f"received invalid webhook response: {why}")
+def _invalid(why: str) -> CallFailure:
+    return CallFailure(f"received invalid webhook response: {why}")

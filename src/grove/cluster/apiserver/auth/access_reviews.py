@@ -11,14 +11,14 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, invalid
-from grove.cluster.apiserver.auth.rbac_authorizer import Attempt, RBACAuthorizer
+from grove.cluster.apiserver.auth.rbac_authorizer import Attributes, RBACAuthorizer
 from grove.cluster.apiserver.auth.rbac_defaults import store_rbac_defaults
-from grove.cluster.apiserver.auth.tokens import Authenticator, review_of
+from grove.cluster.apiserver.auth.tokens import Authenticator, build_token_review_status
 from grove.cluster.apiserver.auth.user_info import UserInfo
-from grove.cluster.apiserver.codec.protobuf import in_json, is_protobuf
+from grove.cluster.apiserver.codec.protobuf import is_protobuf, to_json_request
 from grove.cluster.apiserver.codec.request_decoding import decode_object
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.discovery import Page
+from grove.cluster.apiserver.discovery import Handler
 from grove.cluster.apiserver.status_errors import (
     UnreadableError,
     bad_request,
@@ -60,28 +60,28 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     audiences: tuple[str, ...] = ()
 
     @property
-    def attempt(self) -> Attempt:
-        if (asked := self.resource_attributes) is not None:
-            return Attempt(**msgspec.structs.asdict(asked))
+    def attributes(self) -> Attributes:
+        if (resource := self.resource_attributes) is not None:
+            return Attributes(**msgspec.structs.asdict(resource))
         path = self.non_resource_attributes or _Path()
-        return Attempt(verb=path.verb, path=path.path)
+        return Attributes(verb=path.verb, path=path.path)
 
     @property
     def subject(self) -> UserInfo:
         return UserInfo(name=self.user, uid=self.uid, groups=self.groups, extra=tuple(self.extra.items()))
 
 
-class _Question(msgspec.Struct, frozen=True):
+class _ReviewRequest(msgspec.Struct, frozen=True):
     spec: _Spec
     # As the client sent it: the response repeats it.
-    asked: JsonObject
+    raw_spec: JsonObject
     namespace: str = ""
 
 
-_Answer = Callable[["Reviews", _Question], JsonObject]
+_Reviewer = Callable[["AccessReviews", _ReviewRequest], JsonObject]
 
 
-class Reviews:
+class AccessReviews:
     """The handlers of all reviews, for the user of the current request."""
 
     def __init__(self, context: Context, authorizer: RBACAuthorizer, authenticator: Authenticator) -> None:
@@ -89,111 +89,117 @@ class Reviews:
         self._authorizer = authorizer
         self._authenticator = authenticator
 
-    def pages(self) -> dict[str, Page]:
-        """Return the handler of each path. `answer_in_namespace` handles LocalSubjectAccessReviews."""
+    def build_handlers(self) -> dict[str, Handler]:
+        """Return the handler of each path. `handle_namespaced` handles LocalSubjectAccessReviews."""
         return {
-            f"/apis/{group}/v1/{kind.lower()}s": partial(self._told, kind, f"{group}/v1", answer, "")
-            for group, kind, answer in _REVIEWS
+            f"/apis/{group}/v1/{kind.lower()}s": partial(self._handle, kind, f"{group}/v1", reviewer, "")
+            for group, kind, reviewer in _REVIEWS
         }
 
-    def answer_in_namespace(self, request: Request) -> Response:
+    def handle_namespaced(self, request: Request) -> Response:
         namespace, _, plural = request.path.rstrip("/").removeprefix(NAMESPACED).partition("/")
         if not namespace or plural != "localsubjectaccessreviews":
             raise unknown_path()
         api_version = f"{_AUTHORIZATION}/v1"
-        return self._told("LocalSubjectAccessReview", api_version, Reviews.local_access, namespace, request)
+        return self._handle(
+            "LocalSubjectAccessReview", api_version, AccessReviews.review_local_access, namespace, request
+        )
 
-    def _told(self, kind: str, api_version: str, answer: _Answer, namespace: str, request: Request) -> Response:
+    def _handle(self, kind: str, api_version: str, reviewer: _Reviewer, namespace: str, request: Request) -> Response:
         if request.method != "POST":
             raise method_not_allowed()
         if is_protobuf(request):
-            request = in_json(request, api_version, kind)
-        question = _read(kind, namespace, request)
+            request = to_json_request(request, api_version, kind)
+        review_request = _read_request(kind, namespace, request)
         store_rbac_defaults(self._context)
-        status = answer(self, question)
+        status = reviewer(self, review_request)
         metadata = {"namespace": namespace} if namespace else {}
         review: JsonObject = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
         if kind == "SelfSubjectReview":
             review["metadata"] = {"creationTimestamp": self._context.now()}
         else:
-            review["spec"] = {} if kind == "SelfSubjectRulesReview" else question.asked
+            review["spec"] = {} if kind == "SelfSubjectRulesReview" else review_request.raw_spec
         return Response(status=201, body=msgspec.json.encode({**review, "status": status}))
 
-    def own_access(self, question: _Question) -> JsonObject:
-        _check(_one_question(question.spec))
-        return self._decided(self._context.user, question.spec.attempt)
+    def review_own_access(self, review_request: _ReviewRequest) -> JsonObject:
+        _check(_validate_attributes(review_request.spec))
+        return self._decide(self._context.user, review_request.spec.attributes)
 
-    def access(self, question: _Question) -> JsonObject:
-        spec = question.spec
-        errors = _one_question(spec)
+    def review_access(self, review_request: _ReviewRequest) -> JsonObject:
+        spec = review_request.spec
+        errors = _validate_attributes(spec)
         if not spec.user and not spec.groups:
             errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
         _check(errors)
-        return self._decided(spec.subject, spec.attempt)
+        return self._decide(spec.subject, spec.attributes)
 
-    def local_access(self, question: _Question) -> JsonObject:
-        asked = question.spec.resource_attributes
-        if asked is not None and asked.namespace != question.namespace:
+    def review_local_access(self, review_request: _ReviewRequest) -> JsonObject:
+        resource = review_request.spec.resource_attributes
+        if resource is not None and resource.namespace != review_request.namespace:
             field = "spec.resourceAttributes.namespace"
-            _check([invalid(field, asked.namespace, "must match metadata.namespace")])
-        if question.spec.non_resource_attributes is not None:
+            _check([invalid(field, resource.namespace, "must match metadata.namespace")])
+        if review_request.spec.non_resource_attributes is not None:
             field = "spec.nonResourceAttributes"
             _check([invalid(field, {}, "disallowed on this kind of request")])
-        return self.access(question)
+        return self.review_access(review_request)
 
-    def own_rules(self, question: _Question) -> JsonObject:
-        if not question.spec.namespace:
+    def review_own_rules(self, review_request: _ReviewRequest) -> JsonObject:
+        if not review_request.spec.namespace:
             raise bad_request("no namespace on request")
-        rights = self._authorizer.rights(self._context.user, question.spec.namespace)
-        rules = [grant.rule for grant in rights.grants]
+        user_rules = self._authorizer.rules_for(self._context.user, review_request.spec.namespace)
+        rules = [grant.rule for grant in user_rules.grants]
         found: JsonObject = {
-            "resourceRules": [_told_rule(rule, _RESOURCE_FIELDS) for rule in rules if rule.get("resources")],
-            "nonResourceRules": [_told_rule(rule, _PATH_FIELDS) for rule in rules if rule.get("nonResourceURLs")],
+            "resourceRules": [_select_fields(rule, _RESOURCE_FIELDS) for rule in rules if rule.get("resources")],
+            "nonResourceRules": [_select_fields(rule, _PATH_FIELDS) for rule in rules if rule.get("nonResourceURLs")],
             "incomplete": False,
         }
-        return found | ({"evaluationError": ", ".join(rights.problems)} if rights.problems else {})
+        return found | ({"evaluationError": ", ".join(user_rules.error_messages)} if user_rules.error_messages else {})
 
-    def own_name(self, question: _Question) -> JsonObject:
-        return {"userInfo": self._context.user.wire()}
+    def review_self(self, review_request: _ReviewRequest) -> JsonObject:
+        return {"userInfo": self._context.user.to_wire()}
 
-    def token(self, question: _Question) -> JsonObject:
-        if not question.spec.token:
+    def review_token(self, review_request: _ReviewRequest) -> JsonObject:
+        if not review_request.spec.token:
             raise bad_request("token is required for TokenReview in authentication")
-        return review_of(self._authenticator, question.spec.token, question.spec.audiences)
+        return build_token_review_status(self._authenticator, review_request.spec.token, review_request.spec.audiences)
 
-    def _decided(self, user: UserInfo, attempt: Attempt) -> JsonObject:
-        decision = self._authorizer.decide(user, attempt)
+    def _decide(self, user: UserInfo, attributes: Attributes) -> JsonObject:
+        decision = self._authorizer.decide(user, attributes)
         return {"allowed": decision.is_allowed} | ({"reason": decision.reason} if decision.reason else {})
 
 
 _RESOURCE_FIELDS = ("verbs", "apiGroups", "resources", "resourceNames")
 _PATH_FIELDS = ("verbs", "nonResourceURLs")
-_REVIEWS: tuple[tuple[str, str, _Answer], ...] = (
-    (_AUTHORIZATION, "SelfSubjectAccessReview", Reviews.own_access),
-    (_AUTHORIZATION, "SelfSubjectRulesReview", Reviews.own_rules),
-    (_AUTHORIZATION, "SubjectAccessReview", Reviews.access),
-    (_AUTHENTICATION, "SelfSubjectReview", Reviews.own_name),
-    (_AUTHENTICATION, "TokenReview", Reviews.token),
+_REVIEWS: tuple[tuple[str, str, _Reviewer], ...] = (
+    (_AUTHORIZATION, "SelfSubjectAccessReview", AccessReviews.review_own_access),
+    (_AUTHORIZATION, "SelfSubjectRulesReview", AccessReviews.review_own_rules),
+    (_AUTHORIZATION, "SubjectAccessReview", AccessReviews.review_access),
+    (_AUTHENTICATION, "SelfSubjectReview", AccessReviews.review_self),
+    (_AUTHENTICATION, "TokenReview", AccessReviews.review_token),
 )
 
 
-def _read(kind: str, namespace: str, request: Request) -> _Question:
+def _read_request(kind: str, namespace: str, request: Request) -> _ReviewRequest:
     obj = decode_object(kind, request)
-    said = (obj.get("kind") or kind, obj.get("apiVersion"))
-    if said[0] != kind:
-        raise UnreadableError(str(said[0]), str(said[1] or "").rpartition("/")[2], kind, "these are different kinds")
-    asked = obj.get("spec") or {}
+    type_meta = (obj.get("kind") or kind, obj.get("apiVersion"))
+    if type_meta[0] != kind:
+        raise UnreadableError(
+            str(type_meta[0]), str(type_meta[1] or "").rpartition("/")[2], kind, "these are different kinds"
+        )
+    raw_spec = obj.get("spec") or {}
     try:
-        return _Question(msgspec.convert(_without_nulls(asked), _Spec), asked, namespace)
-    except msgspec.ValidationError as problem:
-        raise UnreadableError(kind, "v1", kind, f"json: {problem}") from None
+        return _ReviewRequest(msgspec.convert(_without_nulls(raw_spec), _Spec), raw_spec, namespace)
+    except msgspec.ValidationError as error:
+        raise UnreadableError(kind, "v1", kind, f"json: {error}") from None
 
 
-def _without_nulls(asked: Any) -> Any:
-    return {key: value for key, value in asked.items() if value is not None} if isinstance(asked, dict) else asked
+def _without_nulls(raw_spec: Any) -> Any:
+    return (
+        {key: value for key, value in raw_spec.items() if value is not None} if isinstance(raw_spec, dict) else raw_spec
+    )
 
 
-def _one_question(spec: _Spec) -> list[FieldError]:
+def _validate_attributes(spec: _Spec) -> list[FieldError]:
     if (spec.resource_attributes is None) is not (spec.non_resource_attributes is None):
         return []
     path = spec.non_resource_attributes
@@ -206,5 +212,5 @@ def _check(errors: list[FieldError]) -> None:
         raise invalid_kind("", _AUTHORIZATION, "", errors)
 
 
-def _told_rule(rule: JsonObject, fields: tuple[str, ...]) -> JsonObject:
+def _select_fields(rule: JsonObject, fields: tuple[str, ...]) -> JsonObject:
     return {field: rule[field] for field in fields if rule.get(field)}

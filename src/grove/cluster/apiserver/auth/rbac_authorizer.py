@@ -10,7 +10,7 @@ import msgspec
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.auth.user_info import UserInfo, account_name
 from grove.cluster.apiserver.codec.bool_params import is_on
-from grove.cluster.apiserver.codec.selectors import exact_name
+from grove.cluster.apiserver.codec.selectors import find_exact_name
 from grove.cluster.apiserver.status_errors import StatusError
 from grove.cluster.built_in_resources import BY_QUALIFIED
 from grove.cluster.storage.store import Storage
@@ -27,7 +27,7 @@ _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     """The attributes of a request: a verb on a resource, or on a non-resource path."""
 
     verb: str
@@ -51,11 +51,11 @@ class Grant(msgspec.Struct, frozen=True):
     why: str
 
 
-class Rights(msgspec.Struct, frozen=True):
-    """All a caller has in a namespace; roles that a binding names and nobody made are problems."""
+class UserRules(msgspec.Struct, frozen=True):
+    """The rules of a user in a namespace, and an error message for each binding whose role does not exist."""
 
     grants: tuple[Grant, ...]
-    problems: tuple[str, ...]
+    error_messages: tuple[str, ...]
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -70,47 +70,47 @@ class RBACAuthorizer:
         self._tables = [store.table(resource_info) for resource_info in _KINDS]
         self._store = store
         # Rules by user and namespace, until a role or binding changes.
-        self._kept: dict[tuple[str, tuple[str, ...], str], Rights] = {}
-        self._kept_at: list[int] = []
+        self._cache: dict[tuple[str, tuple[str, ...], str], UserRules] = {}
+        self._cached_at: list[int] = []
 
-    def decide(self, user: UserInfo, attempt: Attempt) -> Decision:
+    def decide(self, user: UserInfo, attributes: Attributes) -> Decision:
         if user.is_unrestricted:
             return Decision(True)
-        rights = self.rights(user, attempt.namespace)
-        for grant in rights.grants:
-            if _covers(grant.rule, attempt):
+        user_rules = self.rules_for(user, attributes.namespace)
+        for grant in user_rules.grants:
+            if _rule_allows(grant.rule, attributes):
                 return Decision(True, grant.why)
-        return Decision(False, f"RBAC: {_together(rights.problems)}" if rights.problems else "")
+        return Decision(False, f"RBAC: {_join(user_rules.error_messages)}" if user_rules.error_messages else "")
 
-    def check(self, user: UserInfo, attempt: Attempt) -> None:
+    def check(self, user: UserInfo, attributes: Attributes) -> None:
         """Raise 403 unless the user is allowed to do this."""
-        decision = self.decide(user, attempt)
+        decision = self.decide(user, attributes)
         if not decision.is_allowed:
-            raise _forbidden(user, attempt, decision.reason)
+            raise _forbidden_error(user, attributes, decision.reason)
 
-    def rights(self, user: UserInfo, namespace: str) -> Rights:
+    def rules_for(self, user: UserInfo, namespace: str) -> UserRules:
         ends = [table.end for table in self._tables]
-        if ends != self._kept_at:
-            self._kept.clear()
-            self._kept_at = ends
+        if ends != self._cached_at:
+            self._cache.clear()
+            self._cached_at = ends
         key = (user.name, user.groups, namespace)
-        found = self._kept.get(key)
+        found = self._cache.get(key)
         if found is None:
-            found = self._kept[key] = self._rights(user, namespace)
+            found = self._cache[key] = self._resolve_rules(user, namespace)
         return found
 
-    def _rights(self, user: UserInfo, namespace: str) -> Rights:
+    def _resolve_rules(self, user: UserInfo, namespace: str) -> UserRules:
         grants: list[Grant] = []
-        problems: list[str] = []
+        error_messages: list[str] = []
         for binding, subject in self._bindings(user, namespace):
             reference = binding["roleRef"]
             rules = self._rules(reference, binding["metadata"].get("namespace", ""))
             if rules is None:
-                problems.append(f'{reference["kind"].lower()}.{RBAC} "{reference["name"]}" not found')
+                error_messages.append(f'{reference["kind"].lower()}.{RBAC} "{reference["name"]}" not found')
                 continue
-            why = _why(binding, subject)
+            why = _describe_grant(binding, subject)
             grants += [Grant(rule, why) for rule in rules]
-        return Rights(tuple(grants), tuple(problems))
+        return UserRules(tuple(grants), tuple(error_messages))
 
     def _bindings(self, user: UserInfo, namespace: str) -> Iterator[tuple[JsonObject, JsonObject]]:
         """Yield every binding of the user, with the subject that matches."""
@@ -118,7 +118,7 @@ class RBACAuthorizer:
             place = namespace if resource_info is ROLE_BINDINGS else ""
             for entry in self._store.table(resource_info).entries(place):
                 for subject in entry.obj.get("subjects") or ():
-                    if _is_about(subject, user, place):
+                    if _subject_matches(subject, user, place):
                         yield entry.obj, subject
                         break
 
@@ -130,7 +130,7 @@ class RBACAuthorizer:
         return None if entry is None else entry.obj.get("rules") or []
 
 
-def attempt_of(request: Request) -> Attempt:
+def get_attributes(request: Request) -> Attributes:
     """Return the attributes of a request. The resource need not exist."""
     parts = request.path.strip("/").split("/")
     verb = _VERBS.get(request.method, request.method.lower())
@@ -139,7 +139,7 @@ def attempt_of(request: Request) -> Attempt:
     elif parts[0] == "apis" and len(parts) > 3:
         group, rest = parts[1], parts[3:]
     else:
-        return Attempt(verb=request.method.lower() if request.method != "HEAD" else "get", path=request.path)
+        return Attributes(verb=request.method.lower() if request.method != "HEAD" else "get", path=request.path)
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
@@ -147,14 +147,14 @@ def attempt_of(request: Request) -> Attempt:
             rest = rest[2:]
     resource, name, subresource = (*rest, "", "")[:3]
     if not name and verb in ("get", "delete"):
-        verb = _collective(verb, request)
+        verb = _collection_verb(verb, request)
         name = _selected_name(request)
-    return Attempt(
+    return Attributes(
         verb=verb, group=group, resource=resource, subresource=subresource, namespace=namespace, name=name
     )  # fmt: skip
 
 
-def _collective(verb: str, request: Request) -> str:
+def _collection_verb(verb: str, request: Request) -> str:
     if verb == "delete":
         return "deletecollection"
     return "watch" if is_on(request.query, "watch") else "list"
@@ -163,10 +163,10 @@ def _collective(verb: str, request: Request) -> str:
 def _selected_name(request: Request) -> str:
     """Return the name that a field selector on `metadata.name` selects: RBAC treats such a list as that object."""
     selector = request.query.get("fieldSelector", "")
-    return exact_name(selector) if "metadata.name" in selector else ""
+    return find_exact_name(selector) if "metadata.name" in selector else ""
 
 
-def _is_about(subject: JsonObject, user: UserInfo, namespace: str) -> bool:
+def _subject_matches(subject: JsonObject, user: UserInfo, namespace: str) -> bool:
     match subject.get("kind"):
         case "User":
             return subject.get("name") == user.name
@@ -179,67 +179,67 @@ def _is_about(subject: JsonObject, user: UserInfo, namespace: str) -> bool:
             return False
 
 
-def _covers(rule: JsonObject, attempt: Attempt) -> bool:
-    if not _has(rule.get("verbs"), attempt.verb):
+def _rule_allows(rule: JsonObject, attributes: Attributes) -> bool:
+    if not _includes(rule.get("verbs"), attributes.verb):
         return False
-    if attempt.path:
-        return any(_is_path(pattern, attempt.path) for pattern in rule.get("nonResourceURLs") or ())
+    if attributes.path:
+        return any(_path_matches(pattern, attributes.path) for pattern in rule.get("nonResourceURLs") or ())
     names = rule.get("resourceNames")
     return (
-        _has(rule.get("apiGroups"), attempt.group)
-        and _has_resource(rule.get("resources") or (), attempt)
-        and (not names or attempt.name in names)
+        _includes(rule.get("apiGroups"), attributes.group)
+        and _includes_resource(rule.get("resources") or (), attributes)
+        and (not names or attributes.name in names)
     )
 
 
-def _has(wanted: Iterable[str] | None, value: str) -> bool:
+def _includes(wanted: Iterable[str] | None, value: str) -> bool:
     return wanted is not None and (value in wanted or "*" in wanted)
 
 
-def _has_resource(wanted: Iterable[str], attempt: Attempt) -> bool:
-    full = attempt.full_resource
+def _includes_resource(wanted: Iterable[str], attributes: Attributes) -> bool:
+    full = attributes.full_resource
     return any(
-        one in ("*", full) or (bool(attempt.subresource) and one == f"*/{attempt.subresource}") for one in wanted
+        one in ("*", full) or (bool(attributes.subresource) and one == f"*/{attributes.subresource}") for one in wanted
     )
 
 
-def _is_path(pattern: str, path: str) -> bool:
+def _path_matches(pattern: str, path: str) -> bool:
     return pattern in ("*", path) or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
 
 
-def _why(binding: JsonObject, subject: JsonObject) -> str:
+def _describe_grant(binding: JsonObject, subject: JsonObject) -> str:
     reference, metadata = binding["roleRef"], binding["metadata"]
-    shown = _shown(metadata["name"], metadata.get("namespace", ""))
+    shown = _format_name(metadata["name"], metadata.get("namespace", ""))
     whom = subject["name"]
     if subject["kind"] == "ServiceAccount":
-        whom = _shown(whom, subject.get("namespace", ""))
+        whom = _format_name(whom, subject.get("namespace", ""))
     return (
         f'RBAC: allowed by {binding["kind"]} "{shown}" of {reference["kind"]} "{reference["name"]}" '
         f'to {subject["kind"]} "{whom}"'
     )
 
 
-def _shown(name: str, namespace: str) -> str:
+def _format_name(name: str, namespace: str) -> str:
     return f"{name}/{namespace}" if namespace else name
 
 
-def _together(problems: tuple[str, ...]) -> str:
-    return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+def _join(error_messages: tuple[str, ...]) -> str:
+    return error_messages[0] if len(error_messages) == 1 else f"[{', '.join(error_messages)}]"
 
 
-def _forbidden(user: UserInfo, attempt: Attempt, reason: str) -> StatusError:
-    who = f'User "{user.name}" cannot {attempt.verb}'
-    if attempt.path:
-        return StatusError(403, "Forbidden", f'forbidden: {who} path "{attempt.path}"', {})
-    qualified = f"{attempt.resource}.{attempt.group}" if attempt.group else attempt.resource
-    named = f' "{attempt.name}"' if attempt.name else ""
-    where = f'in the namespace "{attempt.namespace}"' if attempt.namespace else "at the cluster scope"
+def _forbidden_error(user: UserInfo, attributes: Attributes, reason: str) -> StatusError:
+    who = f'User "{user.name}" cannot {attributes.verb}'
+    if attributes.path:
+        return StatusError(403, "Forbidden", f'forbidden: {who} path "{attributes.path}"', {})
+    qualified = f"{attributes.resource}.{attributes.group}" if attributes.group else attributes.resource
+    named = f' "{attributes.name}"' if attributes.name else ""
+    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
     message = (
         f"{qualified}{named} is forbidden: {who} resource "
-        f'"{attempt.full_resource}" in API group "{attempt.group}" {where}'
+        f'"{attributes.full_resource}" in API group "{attributes.group}" {where}'
     )
-    details: JsonObject = {"name": attempt.name} if attempt.name else {}
-    if attempt.group:
-        details["group"] = attempt.group
-    details["kind"] = attempt.resource
+    details: JsonObject = {"name": attributes.name} if attributes.name else {}
+    if attributes.group:
+        details["group"] = attributes.group
+    details["kind"] = attributes.resource
     return StatusError(403, "Forbidden", f"{message}: {reason}" if reason else message, details)

@@ -6,13 +6,15 @@ They are stored on the first request for RBAC objects or by a restricted user, b
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.auth.rbac_authorizer import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, RBAC
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.registry.metadata import draw_uid, wire_time
-from grove.cluster.built_in_resources import SERVED, ResourceInfo
+from grove.cluster.apiserver.registry.metadata import format_time, generate_uid
+from grove.cluster.built_in_resources import ResourceInfo
+from grove.installation.user_roles import EDIT_RULES, VIEW_RULES
 
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
-_NOT_OF_USERS = ("events", "resourcequotas")
+_VIEWED = ["configmaps", "events", "namespaces", "namespaces/status", "pods", "pods/log", "pods/status",
+           "resourcequotas", "resourcequotas/status", "serviceaccounts", "services", "services/status"]  # fmt: skip
 _PROBES = ["/healthz", "/livez", "/readyz", "/readyz/*", "/version", "/version/"]
 _DISCOVERY = ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz",
               "/version", "/version/"]  # fmt: skip
@@ -24,13 +26,13 @@ def store_rbac_defaults(context: Context) -> None:
         return
     for name, rules in _roles().items():
         _store(context, CLUSTER_ROLES, name, {"rules": rules})
-    for name, groups in _BOUND.items():
+    for name, groups in _BINDINGS.items():
         subjects = [{"kind": "Group", "apiGroup": RBAC, "name": group} for group in groups]
         reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
         _store(context, CLUSTER_ROLE_BINDINGS, name, {"roleRef": reference, "subjects": subjects})
 
 
-_BOUND = {
+_BINDINGS = {
     "cluster-admin": ("system:masters",),
     "system:basic-user": ("system:authenticated",),
     "system:discovery": ("system:authenticated",),
@@ -40,45 +42,47 @@ _BOUND = {
 
 def _roles() -> dict[str, list[JsonObject]]:
     return {
-        "admin": [*_editing(), _rule(RBAC, ["roles", "rolebindings"], [*_READ, *_WRITE])],
+        "admin": [
+            *_edit_rules(),
+            _rule(RBAC, ["roles", "rolebindings"], [*_READ, *_WRITE]),
+            _rule("authorization.k8s.io", ["localsubjectaccessreviews"], ["create"]),
+        ],
         "cluster-admin": [_rule("*", ["*"], ["*"]), {"nonResourceURLs": ["*"], "verbs": ["*"]}],
-        "edit": _editing(),
+        "edit": _edit_rules(),
         "system:basic-user": [
             _rule("authorization.k8s.io", ["selfsubjectaccessreviews", "selfsubjectrulesreviews"], ["create"]),
             _rule("authentication.k8s.io", ["selfsubjectreviews"], ["create"]),
         ],
         "system:discovery": [{"nonResourceURLs": _DISCOVERY, "verbs": ["get"]}],
         "system:public-info-viewer": [{"nonResourceURLs": _PROBES, "verbs": ["get"]}],
-        "view": _viewing(),
+        "view": _view_rules(),
     }
 
 
-def _viewing() -> list[JsonObject]:
-    """Return the rules of `view`: everything in a namespace except secrets and RBAC objects."""
-    found = []
-    for group, plurals in _workloads().items():
-        shown = [plural for plural in plurals if plural != "secrets"]
-        if group == "":
-            shown += ["pods/log", "pods/status", "namespaces"]
-        found.append(_rule(group, sorted(shown), _READ))
-    return found
+def _view_rules() -> list[JsonObject]:
+    """Return the rules of `view`: what a real API server grants, of the kinds served here, and the kinds of Grove."""
+    return [
+        _rule("", _VIEWED, _READ),
+        _rule("events.k8s.io", ["events"], _READ),
+        _rule("apps", ["controllerrevisions"], _READ),
+        _rule("autoscaling", ["horizontalpodautoscalers", "horizontalpodautoscalers/status"], _READ),
+        _rule("policy", ["poddisruptionbudgets", "poddisruptionbudgets/status"], _READ),
+        *(rule.wire() for rule in VIEW_RULES),
+    ]
 
 
-def _editing() -> list[JsonObject]:
-    written = [_rule(group, sorted(plurals), _WRITE) for group, plurals in _workloads().items()]
-    secrets = _rule("", ["secrets"], _READ)
-    tokens = _rule("", ["serviceaccounts/token"], ["create"])
-    evictions = _rule("", ["pods/eviction"], ["create"])
-    return [*_viewing(), secrets, tokens, evictions, *written]
-
-
-def _workloads() -> dict[str, list[str]]:
-    """Return the namespaced resources by API group."""
-    found: dict[str, list[str]] = {}
-    for resource_info in SERVED:
-        if resource_info.namespaced and resource_info.group != RBAC and resource_info.plural not in _NOT_OF_USERS:
-            found.setdefault(resource_info.group, []).append(resource_info.plural)
-    return found
+def _edit_rules() -> list[JsonObject]:
+    return [
+        *_view_rules(),
+        _rule("", ["secrets"], _READ),
+        _rule("", ["configmaps", "events", "pods", "secrets", "serviceaccounts", "services"], _WRITE),
+        _rule("", ["pods/eviction", "serviceaccounts/token"], ["create"]),
+        _rule("events.k8s.io", ["events"], _WRITE),
+        _rule("autoscaling", ["horizontalpodautoscalers"], _WRITE),
+        _rule("policy", ["poddisruptionbudgets"], _WRITE),
+        _rule("coordination.k8s.io", ["leases"], [*_READ, *_WRITE]),
+        *(rule.wire() for rule in EDIT_RULES),
+    ]
 
 
 def _rule(group: str, resources: list[str], verbs: list[str]) -> JsonObject:
@@ -88,8 +92,8 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> JsonObject:
 def _store(context: Context, resource_info: ResourceInfo, name: str, content: JsonObject) -> None:
     metadata = {
         "name": name,
-        "uid": draw_uid(context.random),
-        "creationTimestamp": wire_time(context.started_at),
+        "uid": generate_uid(context.random),
+        "creationTimestamp": format_time(context.started_at),
         "labels": _LABELS,
     }
     obj = {"kind": resource_info.kind, "apiVersion": resource_info.api_version, "metadata": metadata, **content}

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.auth.rbac_authorizer import CLUSTER_ROLES, RBAC, ROLES, Attempt, RBACAuthorizer
+from grove.cluster.apiserver.auth.rbac_authorizer import CLUSTER_ROLES, RBAC, ROLES, Attributes, RBACAuthorizer
 from grove.cluster.apiserver.auth.user_info import UserInfo
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import forbidden, not_found
 
 
-class _Piece(msgspec.Struct, frozen=True):
+class _Permission(msgspec.Struct, frozen=True):
     """An atomic part of a rule: one verb on one resource, for one object or all, or on one path."""
 
     verb: str
@@ -28,20 +28,22 @@ class _Piece(msgspec.Struct, frozen=True):
         return f'{{APIGroups:["{self.group}"], Resources:["{self.resource}"]{names}, Verbs:["{self.verb}"]}}'
 
 
-def confirm_grant(context: Context, target: RequestInfo, new: JsonObject) -> None:
+def check_escalation(context: Context, target: RequestInfo, new: JsonObject) -> None:
     """Raise 403 if the role or binding grants permissions that the user does not hold."""
     user = context.user
     if target.resource_info.group != RBAC or user.is_unrestricted:
         return
     authorizer, name = RBACAuthorizer(context.store), new["metadata"]["name"]
     if "roleRef" in new:
-        rules = _given_rules(context, authorizer, target, new["roleRef"])
-    elif _may(authorizer, user, "escalate", target.resource_info.plural, target.namespace, name):
+        rules = _rules_of_role(context, authorizer, target, new["roleRef"])
+    elif _is_allowed(authorizer, user, "escalate", target.resource_info.plural, target.namespace, name):
         return
     else:
         rules = new.get("rules") or []
-    held = [grant.rule for grant in authorizer.rights(user, target.namespace).grants]
-    missing = [piece for piece in _pieces(rules) if not any(_holds(rule, piece) for rule in held)]
+    own_rules = [grant.rule for grant in authorizer.rules_for(user, target.namespace).grants]
+    missing = [
+        permission for permission in _break_down(rules) if not any(_rule_covers(rule, permission) for rule in own_rules)
+    ]
     if missing:
         groups = " ".join(f'"{group}"' for group in user.groups)
         lines = "\n".join(map(str, missing))
@@ -49,12 +51,12 @@ def confirm_grant(context: Context, target: RequestInfo, new: JsonObject) -> Non
         raise forbidden(target.resource_info, name, f"{why}\n{lines}")
 
 
-def _given_rules(
+def _rules_of_role(
     context: Context, authorizer: RBACAuthorizer, target: RequestInfo, reference: JsonObject
 ) -> list[JsonObject]:
     resource_info = ROLES if reference["kind"] == "Role" else CLUSTER_ROLES
     namespace = target.namespace if resource_info.namespaced else ""
-    if _may(authorizer, context.user, "bind", resource_info.plural, target.namespace, reference["name"]):
+    if _is_allowed(authorizer, context.user, "bind", resource_info.plural, target.namespace, reference["name"]):
         return []
     entry = context.store.table(resource_info).find(namespace, reference["name"])
     if entry is None:
@@ -63,35 +65,35 @@ def _given_rules(
     return entry.obj.get("rules") or []
 
 
-def _may(authorizer: RBACAuthorizer, user: UserInfo, verb: str, plural: str, namespace: str, name: str) -> bool:
-    attempt = Attempt(verb=verb, group=RBAC, resource=plural, namespace=namespace, name=name)
-    return authorizer.decide(user, attempt).is_allowed
+def _is_allowed(authorizer: RBACAuthorizer, user: UserInfo, verb: str, plural: str, namespace: str, name: str) -> bool:
+    attributes = Attributes(verb=verb, group=RBAC, resource=plural, namespace=namespace, name=name)
+    return authorizer.decide(user, attributes).is_allowed
 
 
-def _pieces(rules: list[JsonObject]) -> Iterator[_Piece]:
+def _break_down(rules: list[JsonObject]) -> Iterator[_Permission]:
     for rule in rules:
         for verb in rule.get("verbs") or ():
             for path in rule.get("nonResourceURLs") or ():
-                yield _Piece(verb, path=path)
+                yield _Permission(verb, path=path)
             for group in rule.get("apiGroups") or ():
                 for resource in rule.get("resources") or ():
                     for name in rule.get("resourceNames") or ("",):
-                        yield _Piece(verb, group, resource, name)
+                        yield _Permission(verb, group, resource, name)
 
 
-def _holds(rule: JsonObject, piece: _Piece) -> bool:
-    if not _has(rule, "verbs", piece.verb):
+def _rule_covers(rule: JsonObject, permission: _Permission) -> bool:
+    if not _has(rule, "verbs", permission.verb):
         return False
-    if piece.path:
+    if permission.path:
         return any(
-            one in ("*", piece.path) or (one.endswith("*") and piece.path.startswith(one.rstrip("*")))
+            one in ("*", permission.path) or (one.endswith("*") and permission.path.startswith(one.rstrip("*")))
             for one in rule.get("nonResourceURLs") or ()
         )
     names = rule.get("resourceNames")
     return (
-        _has(rule, "apiGroups", piece.group)
-        and (_has(rule, "resources", piece.resource) or _has_all_of(rule, piece.resource))
-        and (not names or piece.name in names)
+        _has(rule, "apiGroups", permission.group)
+        and (_has(rule, "resources", permission.resource) or _has_all_of(rule, permission.resource))
+        and (not names or permission.name in names)
     )
 
 

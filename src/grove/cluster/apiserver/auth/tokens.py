@@ -22,7 +22,7 @@ from grove.clock import Clock
 from grove.cluster.apiserver.auth.user_info import UserInfo, account_groups, account_name
 from grove.cluster.apiserver.codec.request_decoding import decode_object, is_dry_run
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.registry.metadata import draw_uid, wire_time
+from grove.cluster.apiserver.registry.metadata import format_time, generate_uid
 from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import UnreadableError, bad_request, conflict, invalid_kind, not_found
 from grove.cluster.apiserver.verbs.read import find_entry
@@ -33,9 +33,9 @@ from grove.kube.transport import Request, Response
 ISSUER = "https://kubernetes.default.svc"
 ACCOUNTS = BY_QUALIFIED["serviceaccounts"]
 _SECRETS = BY_QUALIFIED["secrets"]
-_USUAL_SECONDS = 3600
-_SHORTEST_SECONDS = 600
-_LONGEST_SECONDS = 1 << 32
+_DEFAULT_SECONDS = 3600
+_MIN_SECONDS = 600
+_MAX_SECONDS = 1 << 32
 _BOUND_KINDS: dict[str, ResourceInfo] = {"Pod": PODS, "Secret": _SECRETS, "Node": NODES}
 _GROUP = "authentication.k8s.io"
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
@@ -45,7 +45,7 @@ _SIGNATURE_BYTES = 32
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
-class _Bound(msgspec.Struct, frozen=True, rename="camel"):
+class _BoundObjectRef(msgspec.Struct, frozen=True, rename="camel"):
     kind: str = ""
     api_version: str = ""
     name: str = ""
@@ -55,10 +55,10 @@ class _Bound(msgspec.Struct, frozen=True, rename="camel"):
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     audiences: list[str] | None = None
     expiration_seconds: int | None = None
-    bound_object_ref: _Bound | None = None
+    bound_object_ref: _BoundObjectRef | None = None
 
 
-class _Holder(msgspec.Struct, frozen=True):
+class _ObjectRef(msgspec.Struct, frozen=True):
     name: str
     uid: str
 
@@ -67,12 +67,12 @@ class _Private(msgspec.Struct, frozen=True):
     """The private claims of a token: its service account and the object that it is bound to."""
 
     namespace: str
-    serviceaccount: _Holder
-    pod: _Holder | None = None
-    secret: _Holder | None = None
-    node: _Holder | None = None
+    serviceaccount: _ObjectRef
+    pod: _ObjectRef | None = None
+    secret: _ObjectRef | None = None
+    node: _ObjectRef | None = None
 
-    def bound(self) -> tuple[tuple[ResourceInfo, str, _Holder], ...]:
+    def bound_objects(self) -> tuple[tuple[ResourceInfo, str, _ObjectRef], ...]:
         """Return the kind, namespace and reference of every object that must still exist."""
         holders = ((ACCOUNTS, self.serviceaccount), (PODS, self.pod), (_SECRETS, self.secret))
         found = [(resource_info, self.namespace, holder) for resource_info, holder in holders if holder is not None]
@@ -124,7 +124,7 @@ class Authenticator:
         if claims is None or not self._is_valid(claims):
             return None
         common = tuple(audience for audience in audiences or (ISSUER,) if audience in claims.aud)
-        return TokenIdentity(_caller(claims), common) if common else None
+        return TokenIdentity(_user_of(claims), common) if common else None
 
     def derive_key(self, secret: bytes) -> None:
         """Derive the signing key from this secret, so that tokens stay valid after a restart of the cluster."""
@@ -135,10 +135,10 @@ class Authenticator:
     def sign(self, claims: JsonObject) -> str:
         key = self._signing_key()
         head = {"alg": "ES256", "kid": _key_id(key)}
-        content = f"{_encoded(msgspec.json.encode(head))}.{_encoded(msgspec.json.encode(claims))}"
+        content = f"{_encode(msgspec.json.encode(head))}.{_encode(msgspec.json.encode(claims))}"
         r, s = decode_dss_signature(key.sign(content.encode(), ec.ECDSA(hashes.SHA256())))
         raw = r.to_bytes(_SIGNATURE_BYTES, "big") + s.to_bytes(_SIGNATURE_BYTES, "big")
-        return f"{content}.{_encoded(raw)}"
+        return f"{content}.{_encode(raw)}"
 
     def _signing_key(self) -> ec.EllipticCurvePrivateKey:
         if self._key is None:
@@ -151,7 +151,7 @@ class Authenticator:
         if found is not None:
             return found
         content, _, signature = token.rpartition(".")
-        raw, payload = _decoded(signature), _decoded(content.partition(".")[2])
+        raw, payload = _decode(signature), _decode(content.partition(".")[2])
         if self._key is None or raw is None or payload is None or len(raw) != 2 * _SIGNATURE_BYTES:
             return None
         r, s = (int.from_bytes(half, "big") for half in (raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]))
@@ -169,9 +169,9 @@ class Authenticator:
         now = self._clock.now().timestamp()
         if not claims.nbf <= now + 1 or now >= claims.exp:
             return False
-        return all(self._is_there(*one) for one in claims.private.bound())
+        return all(self._exists(*one) for one in claims.private.bound_objects())
 
-    def _is_there(self, resource_info: ResourceInfo, namespace: str, holder: _Holder) -> bool:
+    def _exists(self, resource_info: ResourceInfo, namespace: str, holder: _ObjectRef) -> bool:
         entry = self._store.table(resource_info).find(namespace, holder.name)
         return entry is not None and entry.obj["metadata"]["uid"] == holder.uid
 
@@ -180,7 +180,7 @@ def request_token(context: Context, authenticator: Authenticator, target: Reques
     """Handle POST serviceaccounts/NAME/token."""
     obj = decode_object("TokenRequest", request)
     spec = _read_spec(obj)
-    seconds = _USUAL_SECONDS if spec.expiration_seconds is None else spec.expiration_seconds
+    seconds = _DEFAULT_SECONDS if spec.expiration_seconds is None else spec.expiration_seconds
     if errors := _duration_errors(seconds):
         raise invalid_kind("TokenRequest", _GROUP, "", errors)
     entry = find_entry(context, target)
@@ -197,13 +197,13 @@ def request_token(context: Context, authenticator: Authenticator, target: Reques
         "exp": now + seconds,
         "iat": now,
         "iss": ISSUER,
-        "jti": draw_uid(context.random),
+        "jti": generate_uid(context.random),
         _CLAIM: private,
         "nbf": now,
         "sub": account_name(target.namespace, target.name),
     }
     shown = ("name", "namespace", "uid")
-    answer: JsonObject = {
+    token_request: JsonObject = {
         "kind": "TokenRequest",
         "apiVersion": f"{_GROUP}/v1",
         "metadata": {**{key: metadata[key] for key in shown}, "creationTimestamp": context.now()},
@@ -214,29 +214,29 @@ def request_token(context: Context, authenticator: Authenticator, target: Reques
         },
         "status": {
             "token": "" if is_dry_run(request) else authenticator.sign(claims),
-            "expirationTimestamp": wire_time(context.clock.now() + timedelta(seconds=seconds)),
+            "expirationTimestamp": format_time(context.clock.now() + timedelta(seconds=seconds)),
         },
     }
-    return Response(status=201, body=msgspec.json.encode(answer))
+    return Response(status=201, body=msgspec.json.encode(token_request))
 
 
 def _read_spec(obj: JsonObject) -> _Spec:
     try:
         return msgspec.convert(obj.get("spec") or {}, _Spec)
-    except msgspec.ValidationError as problem:
-        raise UnreadableError("TokenRequest", "v1", "TokenRequest", f"json: {problem}") from None
+    except msgspec.ValidationError as error:
+        raise UnreadableError("TokenRequest", "v1", "TokenRequest", f"json: {error}") from None
 
 
 def _duration_errors(seconds: int) -> list[FieldError]:
     field = "spec.expirationSeconds"
-    if seconds < _SHORTEST_SECONDS:
+    if seconds < _MIN_SECONDS:
         return [invalid(field, seconds, "may not specify a duration less than 10 minutes")]
-    if seconds > _LONGEST_SECONDS:
+    if seconds > _MAX_SECONDS:
         return [invalid(field, seconds, "may not specify a duration larger than 2^32 seconds")]
     return []
 
 
-def _bound_claims(context: Context, target: RequestInfo, bound: _Bound | None) -> JsonObject:
+def _bound_claims(context: Context, target: RequestInfo, bound: _BoundObjectRef | None) -> JsonObject:
     if bound is None:
         return {}
     resource_info = _BOUND_KINDS.get(bound.kind) if bound.api_version == "v1" else None
@@ -249,8 +249,10 @@ def _bound_claims(context: Context, target: RequestInfo, bound: _Bound | None) -
         raise not_found(resource_info, bound.name)
     uid = entry.obj["metadata"]["uid"]
     if bound.uid and bound.uid != uid:
-        problem = f"the UID in the bound object reference ({bound.uid}) does not match the UID in record. "
-        raise conflict(resource_info, bound.name, problem + "The object might have been deleted and then recreated")
+        error_message = f"the UID in the bound object reference ({bound.uid}) does not match the UID in record. "
+        raise conflict(
+            resource_info, bound.name, error_message + "The object might have been deleted and then recreated"
+        )
     _check_account_of_pod(target, resource_info, entry.obj)
     return {bound.kind.lower(): {"name": bound.name, "uid": uid}}
 
@@ -263,7 +265,7 @@ def _check_account_of_pod(target: RequestInfo, resource_info: ResourceInfo, obj:
         )
 
 
-def _caller(claims: _Claims) -> UserInfo:
+def _user_of(claims: _Claims) -> UserInfo:
     namespace = claims.private.namespace
     return UserInfo(
         name=claims.sub,
@@ -275,24 +277,24 @@ def _caller(claims: _Claims) -> UserInfo:
 
 def _key_id(key: ec.EllipticCurvePrivateKey) -> str:
     public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return _encoded(hashlib.sha256(public).digest())
+    return _encode(hashlib.sha256(public).digest())
 
 
-def _encoded(data: bytes) -> str:
+def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _decoded(text: str) -> bytes | None:
+def _decode(text: str) -> bytes | None:
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
         return None
 
 
-def review_of(authenticator: Authenticator, token: str, audiences: tuple[str, ...]) -> JsonObject:
+def build_token_review_status(authenticator: Authenticator, token: str, audiences: tuple[str, ...]) -> JsonObject:
     """Return the status of a TokenReview."""
     identity = authenticator.identify(token, audiences)
     if identity is None:
         return {"user": {}, "error": "invalid bearer token"}
-    status: dict[str, Any] = {"authenticated": True, "user": identity.user.wire()}
+    status: dict[str, Any] = {"authenticated": True, "user": identity.user.to_wire()}
     return {**status, "audiences": list(identity.audiences)}

@@ -24,7 +24,7 @@ class UserInfo(msgspec.Struct, frozen=True, kw_only=True):
     def is_unrestricted(self) -> bool:
         return _MASTERS in self.groups
 
-    def wire(self) -> JsonObject:
+    def to_wire(self) -> JsonObject:
         """Return the user as a `UserInfo` of the Kubernetes API."""
         found: JsonObject = {"username": self.name}
         if self.uid:
@@ -53,7 +53,7 @@ def account(namespace: str, name: str) -> UserInfo:
     return UserInfo(name=account_name(namespace, name), groups=account_groups(namespace))
 
 
-def impersonated(
+def impersonate(
     name: str, groups: tuple[str, ...] = (), uid: str = "", extra: Mapping[str, tuple[str, ...]] = {}
 ) -> UserInfo:
     """Return an impersonated user. Service accounts get their groups, `system:anonymous` is unauthenticated."""

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 _OFF = ("false", "0")
 
 
-def switch(query: Mapping[str, str], name: str) -> bool | None:
+def parse_bool(query: Mapping[str, str], name: str) -> bool | None:
     """Return the value of the parameter; None if it is absent."""
-    said = query.get(name)
-    return None if said is None else said.lower() not in _OFF
+    value = query.get(name)
+    return None if value is None else value.lower() not in _OFF
 
 
 def is_on(query: Mapping[str, str], name: str) -> bool:
-    return bool(switch(query, name))
+    return bool(parse_bool(query, name))

@@ -1,6 +1,6 @@
 """Content negotiation: the form of a response, selected by the `Accept` header as a real API server does.
 
-Forms: objects, tables (`table.py`), partial metadata (`metadata_only`), and aggregated discovery (`discovery.py`).
+Forms: objects, tables (`table.py`), partial metadata (`reduce_to_metadata`), and aggregated discovery (`discovery.py`).
 """
 
 from enum import Enum
@@ -21,7 +21,7 @@ class Form(Enum):
     METADATA_LIST = "PartialObjectMetadataList"
 
 
-class Wish(msgspec.Struct, frozen=True):
+class MediaType(msgspec.Struct, frozen=True):
     """One media type of an Accept header, with its parameters."""
 
     media_type: str
@@ -31,25 +31,25 @@ class Wish(msgspec.Struct, frozen=True):
     def is_json(self) -> bool:
         return self.media_type in _JSON_TYPES
 
-    def asks_for(self, group: str, kind: str, versions: tuple[str, ...]) -> bool:
+    def is_kind(self, group: str, kind: str, versions: tuple[str, ...]) -> bool:
         wanted = self.parameters
         return wanted.get("g") == group and wanted.get("as") == kind and wanted.get("v") in versions
 
 
-def form_of(accept: str, *, is_custom: bool = False) -> Form:
+def negotiate_form(accept: str, *, is_custom: bool = False) -> Form:
     """Return the first supported form of the header. Raises 406 if there is none."""
-    return _form_of(accept, is_custom) if accept else Form.OBJECT
+    return _negotiate(accept, is_custom) if accept else Form.OBJECT
 
 
 @lru_cache(maxsize=256)
-def _form_of(accept: str, is_custom: bool) -> Form:
-    for wish in wishes_of(accept):
-        if not wish.is_json:
+def _negotiate(accept: str, is_custom: bool) -> Form:
+    for media in parse_accept(accept):
+        if not media.is_json:
             continue
-        match wish.parameters.get("as"):
+        match media.parameters.get("as"):
             case None:
                 return Form.OBJECT
-            case "Table" if wish.asks_for("meta.k8s.io", "Table", ("v1", "v1beta1")):
+            case "Table" if media.is_kind("meta.k8s.io", "Table", ("v1", "v1beta1")):
                 return Form.TABLE
             case "PartialObjectMetadata":
                 return Form.METADATA
@@ -58,20 +58,20 @@ def _form_of(accept: str, is_custom: bool) -> Form:
             case _:
                 pass
     # Built-in kinds check the media type before its parameters.
-    is_json = any(wish.is_json for wish in wishes_of(accept))
+    is_json = any(media.is_json for media in parse_accept(accept))
     raise not_acceptable() if is_custom or is_json else not_representable()
 
 
 @lru_cache(maxsize=256)
-def wishes_of(accept: str) -> tuple[Wish, ...]:
+def parse_accept(accept: str) -> tuple[MediaType, ...]:
     """Return the media types in the order of the header; `q` values are ignored."""
-    return tuple(_wish(part) for part in accept.split(","))
+    return tuple(_parse_media_type(part) for part in accept.split(","))
 
 
-def _wish(part: str) -> Wish:
+def _parse_media_type(part: str) -> MediaType:
     media_type, *parameters = (piece.strip() for piece in part.split(";"))
     pairs = (parameter.partition("=") for parameter in parameters)
-    return Wish(media_type.lower(), {name.strip(): value.strip().strip('"') for name, _, value in pairs})
+    return MediaType(media_type.lower(), {name.strip(): value.strip().strip('"') for name, _, value in pairs})
 
 
 def not_acceptable() -> StatusError:
@@ -84,7 +84,7 @@ def not_representable() -> StatusError:
     return StatusError(406, "NotAcceptable", message, {})
 
 
-def metadata_only(body: bytes, form: Form) -> bytes:
+def reduce_to_metadata(body: bytes, form: Form) -> bytes:
     """Reduce an object or a list to metadata. Raises 406 if the form does not match object or list."""
     found: JsonObject = msgspec.json.decode(body)
     is_list = "items" in found

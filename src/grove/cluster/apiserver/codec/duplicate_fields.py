@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 
-def doubled_fields(body: bytes) -> tuple[str, ...]:
+def find_duplicate_fields(body: bytes) -> tuple[str, ...]:
     """Return the paths of duplicate keys, in the order of the body; empty if it is not JSON."""
     if not body:
         return ()

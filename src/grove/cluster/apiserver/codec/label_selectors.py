@@ -7,7 +7,7 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, forbidden, invalid, required
-from grove.cluster.apiserver.registry.metadata import label_key_problem, label_value_problem
+from grove.cluster.apiserver.registry.metadata import find_label_key_error, find_label_value_error
 
 _WITH_VALUES = ("In", "NotIn")
 _WITHOUT_VALUES = ("Exists", "DoesNotExist")
@@ -26,20 +26,20 @@ class LabelSelector(msgspec.Struct, rename="camel"):
     match_expressions: list[LabelSelectorRequirement] | None = None
 
 
-def selector_errors(selector: LabelSelector | None, where: str) -> list[FieldError]:
+def validate_selector(selector: LabelSelector | None, where: str) -> list[FieldError]:
     if selector is None:
         return []
     errors: list[FieldError] = []
     for key, value in (selector.match_labels or {}).items():
-        for text, problem in ((key, label_key_problem(key)), (value, label_value_problem(value))):
-            if problem:
-                errors.append(invalid(f"{where}.matchLabels", text, problem))
+        for text, error_message in ((key, find_label_key_error(key)), (value, find_label_value_error(value))):
+            if error_message:
+                errors.append(invalid(f"{where}.matchLabels", text, error_message))
     for index, requirement in enumerate(selector.match_expressions or ()):
-        errors += _requirement_errors(requirement, f"{where}.matchExpressions[{index}]")
+        errors += _validate_requirement(requirement, f"{where}.matchExpressions[{index}]")
     return errors
 
 
-def _requirement_errors(requirement: LabelSelectorRequirement, where: str) -> list[FieldError]:
+def _validate_requirement(requirement: LabelSelectorRequirement, where: str) -> list[FieldError]:
     errors: list[FieldError] = []
     values = requirement.values or []
     if requirement.operator in _WITH_VALUES and not values:
@@ -50,11 +50,11 @@ def _requirement_errors(requirement: LabelSelectorRequirement, where: str) -> li
         )
     elif requirement.operator not in (*_WITH_VALUES, *_WITHOUT_VALUES):
         errors.append(invalid(f"{where}.operator", requirement.operator, "not a valid selector operator"))
-    if problem := label_key_problem(requirement.key):
-        errors.append(invalid(f"{where}.key", requirement.key, problem))
+    if error_message := find_label_key_error(requirement.key):
+        errors.append(invalid(f"{where}.key", requirement.key, error_message))
     for index, value in enumerate(values):
-        if problem := label_value_problem(value):
-            errors.append(invalid(f"{where}.values[{index}]", value, problem))
+        if error_message := find_label_value_error(value):
+            errors.append(invalid(f"{where}.values[{index}]", value, error_message))
     return errors
 
 

@@ -28,7 +28,7 @@ _JSON = "application/json"
 _MAGIC = b"k8s\0"
 _FIXED64 = 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DEEPEST = 100
+_MAX_DEPTH = 100
 
 _Value = int | bytes
 
@@ -37,7 +37,7 @@ class MalformedError(Exception):
     """The bytes are not a valid message."""
 
 
-class NoTableError(Exception):
+class UnknownKindError(Exception):
     """The field numbers of the kind are not known."""
 
 
@@ -54,10 +54,10 @@ class _Field(msgspec.Struct, frozen=True):
     keeps_zero: bool = False
 
 
-def decoded(body: bytes, api_version: str, kind: str) -> JsonObject:
+def decode(body: bytes, api_version: str, kind: str) -> JsonObject:
     """Decode the object of a body. The given kind is the default.
 
-    Raises `MalformedError`, `NoTableError`, or `UnreadableError` once the kind is known.
+    Raises `MalformedError`, `UnknownKindError`, or `UnreadableError` once the kind is known.
     """
     if not body:
         raise MalformedError("empty data")
@@ -67,37 +67,37 @@ def decoded(body: bytes, api_version: str, kind: str) -> JsonObject:
     if body == _MAGIC:
         raise MalformedError("empty body")
     envelope = dict(_fields(body[len(_MAGIC) :]))
-    said = {number: _text(value) for number, value in _fields(_as_bytes(envelope.get(1, b"")))}
-    api_version, given_kind = said.get(1) or api_version, said.get(2) or kind
+    type_meta = {number: _text(value) for number, value in _fields(_as_bytes(envelope.get(1, b"")))}
+    api_version, given_kind = type_meta.get(1) or api_version, type_meta.get(2) or kind
     message = _kinds().get(f"{api_version} {given_kind}")
     if message is None:
-        raise NoTableError(f"{api_version} {given_kind}")
+        raise UnknownKindError(f"{api_version} {given_kind}")
     try:
         content = _message(message, _as_bytes(envelope.get(2, b"")), 0)
-    except MalformedError as problem:
-        raise UnreadableError(given_kind, api_version.rpartition("/")[2], kind, str(problem)) from None
+    except MalformedError as error:
+        raise UnreadableError(given_kind, api_version.rpartition("/")[2], kind, str(error)) from None
     return {"kind": given_kind, "apiVersion": api_version, **content}
 
 
-def in_json(request: Request, api_version: str, kind: str) -> Request:
+def to_json_request(request: Request, api_version: str, kind: str) -> Request:
     """Return the request with a JSON body. The given kind is the default. Raises 400 or 415."""
     try:
-        obj = decoded(request.body, api_version, kind)
-    except MalformedError as problem:
-        raise unrecognized(kind, request.body, str(problem)) from None
-    except NoTableError as unknown:
-        raise _unread(str(unknown)) from None
+        obj = decode(request.body, api_version, kind)
+    except MalformedError as error:
+        raise unrecognized(kind, request.body, str(error)) from None
+    except UnknownKindError as error:
+        raise _unsupported_kind_error(str(error)) from None
     return msgspec.structs.replace(request, body=msgspec.json.encode(obj), content_type=_JSON)
 
 
-def options_in_json(request: Request) -> Request:
-    """As `in_json`, for the options of a deletion, about which less is said."""
+def options_to_json_request(request: Request) -> Request:
+    """Like `to_json_request`, for delete options. As in a real API server, the errors have fewer details."""
     try:
-        obj = decoded(request.body, "v1", "DeleteOptions")
-    except MalformedError as problem:
-        raise bad_request(str(problem)) from None
-    except NoTableError as unknown:
-        raise _unread(str(unknown)) from None
+        obj = decode(request.body, "v1", "DeleteOptions")
+    except MalformedError as error:
+        raise bad_request(str(error)) from None
+    except UnknownKindError as error:
+        raise _unsupported_kind_error(str(error)) from None
     return msgspec.structs.replace(request, body=msgspec.json.encode(obj), content_type=_JSON)
 
 
@@ -105,10 +105,10 @@ def is_protobuf(request: Request) -> bool:
     return request.content_type != _JSON and request.content_type.partition(";")[0] == PROTOBUF
 
 
-def _unread(what: str) -> StatusError:
-    refused = unsupported_media_type((_JSON,))
-    hint = f"the embedded cluster reads no protobuf of {what}: send JSON"
-    return StatusError(refused.code, refused.reason, f"{refused.message}; {hint}")
+def _unsupported_kind_error(what: str) -> StatusError:
+    error = unsupported_media_type((_JSON,))
+    hint = f"the embedded cluster does not support protobuf for {what}: send JSON"
+    return StatusError(error.code, error.reason, f"{error.message}; {hint}")
 
 
 # --- the wire --------------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def _cut(data: bytes, at: int, size: int) -> bytes:
 
 
 def _message(name: str, data: bytes, depth: int) -> JsonObject:
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         raise MalformedError("the body is nested too deeply")
     fields = _messages()[name]
     found: JsonObject = {}
@@ -175,11 +175,11 @@ def _message(name: str, data: bytes, depth: int) -> JsonObject:
         if field is None:
             # A field of a newer release is ignored, as on a real API server.
             continue
-        _take(found, field, value, depth)
+        _set_field(found, field, value, depth)
     return found
 
 
-def _take(found: JsonObject, field: _Field, value: _Value, depth: int) -> None:
+def _set_field(found: JsonObject, field: _Field, value: _Value, depth: int) -> None:
     if not field.name:
         found |= _message(field.type, _bytes_of(field, value), depth + 1)
     elif field.is_map:
@@ -242,11 +242,11 @@ def _time(kind: str, data: bytes) -> str | None:
     if not data:
         return None
     parts = dict(_fields(data))
-    seconds, nanos = (_signed(parts.get(number, 0)) for number in (1, 2))
+    seconds, nanos = (_read_signed(parts.get(number, 0)) for number in (1, 2))
     try:
         instant = _EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
     except OverflowError:
-        raise MalformedError("a time that no calendar has") from None
+        raise MalformedError("time out of range") from None
     precision = "microseconds" if kind == "MicroTime" else "seconds"
     return instant.replace(tzinfo=None).isoformat(timespec=precision) + "Z"
 
@@ -255,7 +255,7 @@ def _int_or_string(data: bytes) -> int | str:
     parts = dict(_fields(data))
     if parts.get(1, 0):
         return _text(parts.get(3, b""))
-    return _signed(parts.get(2, 0))
+    return _read_signed(parts.get(2, 0))
 
 
 def _raw(data: bytes) -> Any:
@@ -265,11 +265,11 @@ def _raw(data: bytes) -> Any:
         return None
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise MalformedError(f"embedded data are no JSON: {problem}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(f"embedded data is not JSON: {error}") from None
 
 
-def _signed(value: _Value) -> int:
+def _read_signed(value: _Value) -> int:
     if not isinstance(value, int):
         raise MalformedError("proto: wrong wireType = 2")
     return value - 2**64 if value >= 2**63 else value

@@ -9,8 +9,8 @@ import msgspec
 
 from grove.api.types.meta import JsonObject, without_nulls
 from grove.api.validation.field_errors import ErrorKind, FieldError, forbidden, invalid, not_supported
-from grove.cluster.apiserver.codec.bool_params import is_on, switch
-from grove.cluster.apiserver.codec.duplicate_fields import doubled_fields
+from grove.cluster.apiserver.codec.bool_params import is_on, parse_bool
+from grove.cluster.apiserver.codec.duplicate_fields import find_duplicate_fields
 from grove.cluster.apiserver.status_errors import (
     UnreadableError,
     bad_request,
@@ -32,8 +32,8 @@ def decode_object(kind: str, request: Request) -> JsonObject:
     """Decode the body as an object; null is an empty object. Raises 400."""
     try:
         obj = msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise unrecognized(kind, request.body, f"{_NO_JSON}: {problem}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unrecognized(kind, request.body, f"{_NO_JSON}: {error}") from None
     if obj is not None and not isinstance(obj, dict):
         raise unrecognized(kind, request.body, f"{_NO_JSON}: the body is not an object")
     return obj or {}
@@ -67,8 +67,8 @@ def check_is_json(resource_info: ResourceInfo, request: Request) -> None:
 def _check_custom_head(resource_info: ResourceInfo, obj: JsonObject, body: bytes) -> None:
     """Raise 400 unless a custom object has the right kind and apiVersion."""
     if not obj.get("kind"):
-        problem = f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'"
-        raise unrecognized(resource_info.kind, body, problem)
+        error_message = f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'"
+        raise unrecognized(resource_info.kind, body, error_message)
     api_version = obj.get("apiVersion") or ""
     if api_version != resource_info.api_version:
         raise bad_request(
@@ -80,24 +80,24 @@ def _check_custom_head(resource_info: ResourceInfo, obj: JsonObject, body: bytes
 def as_kind(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """Return the object with `kind` and `apiVersion` first. Raises 400 or 422 if they differ from the path."""
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
-    if kind == resource_info.kind and api_version == resource_info.api_version and _is_tidy(obj):
+    if kind == resource_info.kind and api_version == resource_info.api_version and _is_normalized(obj):
         return obj
     if resource_info.is_custom:
         _check_same_custom_kind(resource_info, obj)
     else:
         _check_same_kind(resource_info, kind or resource_info.kind, api_version or resource_info.api_version)
-    return {"kind": resource_info.kind, "apiVersion": resource_info.api_version, **_rest(obj)}
+    return {"kind": resource_info.kind, "apiVersion": resource_info.api_version, **_without_head(obj)}
 
 
 def _check_same_kind(resource_info: ResourceInfo, kind: Any, api_version: Any) -> None:
     if not isinstance(kind, str) or not isinstance(api_version, str):
         raise UnreadableError(
-            resource_info.kind, resource_info.version, resource_info.kind, "json: kind and apiVersion are texts"
+            resource_info.kind, resource_info.version, resource_info.kind, "json: kind and apiVersion must be strings"
         )
     version = api_version.rpartition("/")[2]
     if api_version != resource_info.api_version:
-        problem = f'no kind "{kind}" is registered for version "{api_version}"'
-        raise UnreadableError(kind, version, resource_info.kind, problem)
+        error_message = f'no kind "{kind}" is registered for version "{api_version}"'
+        raise UnreadableError(kind, version, resource_info.kind, error_message)
     if kind != resource_info.kind:
         raise UnreadableError(kind, version, resource_info.kind, "these are different kinds")
 
@@ -112,11 +112,11 @@ def _check_same_custom_kind(resource_info: ResourceInfo, obj: JsonObject) -> Non
             raise invalid_kind(kind, resource_info.group, shown, [invalid(field, given, f"must be {wanted}")])
 
 
-def _is_tidy(obj: JsonObject) -> bool:
+def _is_normalized(obj: JsonObject) -> bool:
     return [*islice(obj, 2)] == ["kind", "apiVersion"] and None not in obj.values()
 
 
-def _rest(obj: JsonObject) -> JsonObject:
+def _without_head(obj: JsonObject) -> JsonObject:
     return {key: value for key, value in obj.items() if key != "kind" and key != "apiVersion" and value is not None}
 
 
@@ -134,35 +134,35 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_dry: bool = False
     validation: FieldValidation = FieldValidation.WARN
     # The client sent `fieldValidation`: only then built-in kinds and duplicate keys are checked, which is slow.
-    is_particular: bool = False
+    is_explicit: bool = False
     # Paths of duplicate keys in the body.
-    doubled: tuple[str, ...] = ()
+    duplicates: tuple[str, ...] = ()
     # The field manager, if the client sent one.
     manager: str = ""
 
 
-_PLAIN = WriteOptions()
-_LONGEST_MANAGER = 128
+_DEFAULTS = WriteOptions()
+_MAX_MANAGER_BYTES = 128
 _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 
 
 def read_write_options(request: Request) -> WriteOptions:
     if not request.query:
-        return _PLAIN
+        return _DEFAULTS
     manager = request.query.get("fieldManager", "")
     if manager or "force" in request.query:
         _check_manager(request, manager)
-    wish = request.query.get("fieldValidation", "")
-    if not wish:
+    value = request.query.get("fieldValidation", "")
+    if not value:
         return WriteOptions(is_dry=is_dry_run(request), manager=manager)
     try:
-        validation = FieldValidation(wish)
+        validation = FieldValidation(value)
     except ValueError:
-        error = not_supported("fieldValidation", wish, ("", "Ignore", "Strict", "Warn"))
+        error = not_supported("fieldValidation", value, ("", "Ignore", "Strict", "Warn"))
         raise invalid_options(_OPTIONS[request.method], error) from None
-    doubled = () if validation is FieldValidation.IGNORE else doubled_fields(request.body)
+    duplicates = () if validation is FieldValidation.IGNORE else find_duplicate_fields(request.body)
     return WriteOptions(
-        is_dry=is_dry_run(request), validation=validation, is_particular=True, doubled=doubled, manager=manager
+        is_dry=is_dry_run(request), validation=validation, is_explicit=True, duplicates=duplicates, manager=manager
     )
 
 
@@ -171,13 +171,13 @@ def _check_manager(request: Request, manager: str) -> None:
     errors = []
     if request.method == "PATCH" and "force" in request.query and not is_apply(request):
         errors.append(forbidden("force", "may not be specified for non-apply patch"))
-    if len(manager.encode()) > _LONGEST_MANAGER:
-        detail = f"may not be more than {_LONGEST_MANAGER} bytes"
+    if len(manager.encode()) > _MAX_MANAGER_BYTES:
+        detail = f"may not be more than {_MAX_MANAGER_BYTES} bytes"
         errors.append(FieldError(path="fieldManager", kind=ErrorKind.TOO_LONG, detail=detail))
     for position, letter in enumerate(manager):
         if not letter.isprintable():
-            problem = f"invalid character U+{ord(letter):04X} (at position {position})"
-            errors.append(invalid("fieldManager", manager, problem))
+            error_message = f"invalid character U+{ord(letter):04X} (at position {position})"
+            errors.append(invalid("fieldManager", manager, error_message))
             break
     if errors:
         raise invalid_options(_OPTIONS[request.method], *errors)
@@ -195,10 +195,10 @@ def is_dry_run(request: Request) -> bool:
     """Return whether the request is a dry run, which does everything but store. Raises 422."""
     if not request.query:
         return False
-    wish = request.query.get("dryRun")
-    if wish not in (None, "All"):
-        raise invalid_options(_OPTIONS[request.method], not_supported("dryRun", [wish], ("All",)))
-    return wish is not None
+    value = request.query.get("dryRun")
+    if value not in (None, "All"):
+        raise invalid_options(_OPTIONS[request.method], not_supported("dryRun", [value], ("All",)))
+    return value is not None
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
@@ -224,8 +224,8 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
 
 UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
 _delete_options = msgspec.json.Decoder(DeleteOptions)
-_WHOLE = re.compile(r"([-+]?)0*([0-9]+)", re.ASCII)
-_MOST_DIGITS = 19
+_INTEGER = re.compile(r"([-+]?)0*([0-9]+)", re.ASCII)
+_MAX_DIGITS = 19
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
@@ -239,13 +239,13 @@ def read_delete_options(request: Request) -> DeleteOptions:
 def check_delete_options(options: DeleteOptions) -> None:
     """Raise 422 for invalid delete options."""
     policy = options.propagation_policy
-    if any(wish != "All" for wish in options.dry_run or ()):
+    if any(value != "All" for value in options.dry_run or ()):
         raise invalid_options("DeleteOptions", not_supported("dryRun", options.dry_run, ("All",)))
     if policy not in (None, *_POLICIES):
         raise invalid_options("DeleteOptions", not_supported("propagationPolicy", policy, (*_POLICIES, "nil")))
     if policy is not None and options.orphan_dependents is not None:
-        problem = "orphanDependents and deletionPropagation cannot be both set"
-        raise invalid_options("DeleteOptions", invalid("propagationPolicy", policy, problem))
+        error_message = "orphanDependents and deletionPropagation cannot be both set"
+        raise invalid_options("DeleteOptions", invalid("propagationPolicy", policy, error_message))
     if options.is_unsafe:
         _check_unsafe_options(options)
 
@@ -269,10 +269,10 @@ def _check_unsafe_options(options: DeleteOptions) -> None:
 def _options_in_body(request: Request) -> DeleteOptions:
     try:
         options = _delete_options.decode(request.body)
-    except msgspec.ValidationError as problem:
-        raise bad_request(f"json: {problem}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise bad_request(f"{_NO_JSON}: {problem}") from None
+    except msgspec.ValidationError as error:
+        raise bad_request(f"json: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request(f"{_NO_JSON}: {error}") from None
     if options.kind not in (None, "", "DeleteOptions"):
         raise bad_request(f'no kind "{options.kind}" is registered for version "{options.api_version}"')
     return options
@@ -281,18 +281,18 @@ def _options_in_body(request: Request) -> DeleteOptions:
 def _options_in_query(request: Request) -> DeleteOptions:
     grace = request.query.get("gracePeriodSeconds")
     return DeleteOptions(
-        grace_period_seconds=None if grace is None else whole_number(grace),
+        grace_period_seconds=None if grace is None else parse_int64(grace),
         propagation_policy=request.query.get("propagationPolicy"),
-        orphan_dependents=switch(request.query, "orphanDependents"),
+        orphan_dependents=parse_bool(request.query, "orphanDependents"),
         dry_run=["All"] if is_dry_run(request) else None,
-        ignore_store_read_error_with_cluster_breaking_potential=switch(request.query, UNSAFE),
+        ignore_store_read_error_with_cluster_breaking_potential=parse_bool(request.query, UNSAFE),
     )
 
 
-def whole_number(text: str) -> int:
+def parse_int64(text: str) -> int:
     """Parse a signed 64-bit integer. Raises 400."""
-    match = _WHOLE.fullmatch(text)
-    if match and len(match[2]) <= _MOST_DIGITS and -(2**63) <= (number := int(match[1] + match[2])) < 2**63:
+    match = _INTEGER.fullmatch(text)
+    if match and len(match[2]) <= _MAX_DIGITS and -(2**63) <= (number := int(match[1] + match[2])) < 2**63:
         return number
-    problem = "value out of range" if match else "invalid syntax"
-    raise bad_request(f"strconv.ParseInt: parsing {msgspec.json.encode(text).decode()}: {problem}")
+    error_message = "value out of range" if match else "invalid syntax"
+    raise bad_request(f"strconv.ParseInt: parsing {msgspec.json.encode(text).decode()}: {error_message}")

@@ -6,7 +6,7 @@ from functools import lru_cache
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.registry.metadata import label_key_problem, label_value_problem
+from grove.cluster.apiserver.registry.metadata import find_label_key_error, find_label_value_error
 from grove.cluster.apiserver.status_errors import bad_request
 from grove.cluster.built_in_resources import ResourceInfo
 
@@ -82,9 +82,9 @@ class LabelRequirement(msgspec.Struct, frozen=True):
             case "absent":
                 return value is None
             case "gt":
-                return (number := _integer(value)) is not None and number > int(self.values[0])
+                return (number := _parse_int64(value)) is not None and number > int(self.values[0])
             case _:
-                return (number := _integer(value)) is not None and number < int(self.values[0])
+                return (number := _parse_int64(value)) is not None and number < int(self.values[0])
 
 
 class FieldRequirement(msgspec.Struct, frozen=True):
@@ -118,14 +118,14 @@ def parse_selection(resource_info: ResourceInfo, label_selector: str, field_sele
         return EVERYTHING
     try:
         return Selection(parse_labels(label_selector), parse_fields(resource_info, field_selector))
-    except ValueError as problem:
-        raise bad_request(str(problem)) from None
+    except ValueError as error:
+        raise bad_request(str(error)) from None
 
 
 # Fields
 
 # Kinds with selectable fields of their own; their error message differs from that of other built-in kinds.
-_SELECTIVE = frozenset(_FIELDS_OF_KIND)
+_KINDS_WITH_FIELDS = frozenset(_FIELDS_OF_KIND)
 _TERM = re.compile(r"([^=!]+)(!=|==|=)(.*)")
 _TERM_END = re.compile(r"(?<!\\)(?:\\\\)*,")
 
@@ -144,11 +144,11 @@ def parse_fields(resource_info: ResourceInfo, text: str) -> tuple[FieldRequireme
         if value == "false" and field in ("spec.unschedulable", "spec.hostNetwork"):
             # An absent field counts as false.
             value, is_equal = "true", not is_equal
-        requirements.append(FieldRequirement(tuple(field.split(".")), is_equal, _unescaped(value)))
+        requirements.append(FieldRequirement(tuple(field.split(".")), is_equal, _unescape(value)))
     return tuple(requirements)
 
 
-def exact_name(text: str) -> str:
+def find_exact_name(text: str) -> str:
     """Return the name that a field selector requires; empty if there is none or the selector is malformed."""
     name = ""
     for term in filter(None, _TERM_END.split(text)):
@@ -157,11 +157,11 @@ def exact_name(text: str) -> str:
             return ""
         field, operator, value = match.groups()
         if field == "metadata.name" and operator != "!=":
-            name = name or _unescaped(value)
+            name = name or _unescape(value)
     return name
 
 
-def _unescaped(value: str) -> str:
+def _unescape(value: str) -> str:
     return re.sub(r"\\([\\,=])", r"\1", value)
 
 
@@ -170,7 +170,7 @@ def _check_field(resource_info: ResourceInfo, field: str) -> None:
         return
     if resource_info.custom is not None and field in resource_info.custom.selectable:
         return
-    if resource_info.is_custom or resource_info.qualified in _SELECTIVE:
+    if resource_info.is_custom or resource_info.qualified in _KINDS_WITH_FIELDS:
         raise ValueError(f"field label not supported: {field}")
     raise ValueError(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
@@ -185,16 +185,16 @@ _SIGNS = frozenset(("==", "!=", "=", "!", ",", "(", ")", "<", ">"))
 @lru_cache(maxsize=4096)
 def parse_labels(text: str) -> tuple[LabelRequirement, ...]:
     """Parse a label selector; all requirements must hold. Raises ValueError."""
-    tokens = _tokens(text)
+    tokens = _tokenize(text)
     requirements: list[LabelRequirement] = []
     expected = "!, identifier, or 'end of string'"
     while tokens or requirements:
         if not _begins_requirement(_next(tokens)):
             raise ValueError(f"found '{_next(tokens)}', expected: {expected}")
         try:
-            requirements.append(_requirement(tokens))
-        except ValueError as problem:
-            raise ValueError(f"unable to parse requirement: {problem}") from None
+            requirements.append(_parse_requirement(tokens))
+        except ValueError as error:
+            raise ValueError(f"unable to parse requirement: {error}") from None
         if not tokens:
             break
         if (separator := tokens.pop(0)) != ",":
@@ -207,7 +207,7 @@ def _begins_requirement(token: str) -> bool:
     return bool(token) and (token == "!" or token not in _SIGNS)
 
 
-def _tokens(text: str) -> list[str]:
+def _tokenize(text: str) -> list[str]:
     tokens, position = [], 0
     text = text.rstrip()
     while match := _TOKEN.match(text, position):
@@ -221,61 +221,61 @@ def _next(tokens: list[str]) -> str:
     return tokens[0] if tokens else ""
 
 
-def _requirement(tokens: list[str]) -> LabelRequirement:
+def _parse_requirement(tokens: list[str]) -> LabelRequirement:
     first = tokens.pop(0)
     if first == "!":
-        return LabelRequirement(_key(_identifier(tokens)), "absent")
-    key = _key(first)
+        return LabelRequirement(_check_key(_pop_identifier(tokens)), "absent")
+    key = _check_key(first)
     if _next(tokens) in ("", ","):
         return LabelRequirement(key, "exists")
     operator = tokens.pop(0)
     match operator:
         case "=" | "==":
-            return LabelRequirement(key, "in", _checked(key, (_exact_value(tokens),)))
+            return LabelRequirement(key, "in", _check_values(key, (_pop_value(tokens),)))
         case "!=":
-            return LabelRequirement(key, "notin", _checked(key, (_exact_value(tokens),)))
+            return LabelRequirement(key, "notin", _check_values(key, (_pop_value(tokens),)))
         case "in" | "notin":
-            return LabelRequirement(key, operator, _checked(key, _values(tokens)))
+            return LabelRequirement(key, operator, _check_values(key, _parse_values(tokens)))
         case "<" | ">":
-            bound = _exact_value(tokens)
-            if _integer(bound) is None:
-                problem = "for 'Gt', 'Lt' operators, the value must be an integer"
-                raise ValueError(f'values[0]: Invalid value: "{bound}": {problem}')
-            return LabelRequirement(key, "lt" if operator == "<" else "gt", _checked(key, (bound,)))
+            bound = _pop_value(tokens)
+            if _parse_int64(bound) is None:
+                error_message = "for 'Gt', 'Lt' operators, the value must be an integer"
+                raise ValueError(f'values[0]: Invalid value: "{bound}": {error_message}')
+            return LabelRequirement(key, "lt" if operator == "<" else "gt", _check_values(key, (bound,)))
         case _:
             raise ValueError(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
 
 
-def _identifier(tokens: list[str]) -> str:
+def _pop_identifier(tokens: list[str]) -> str:
     if not tokens or tokens[0] in _SIGNS:
         raise ValueError(f"found '{_next(tokens)}', expected: identifier")
     return tokens.pop(0)
 
 
-def _key(token: str) -> str:
-    if problem := label_key_problem(token):
-        raise ValueError(f'<nil>: Invalid value: "{token}": {problem}')
+def _check_key(token: str) -> str:
+    if error_message := find_label_key_error(token):
+        raise ValueError(f'<nil>: Invalid value: "{token}": {error_message}')
     return token
 
 
-def _exact_value(tokens: list[str]) -> str:
-    return "" if _next(tokens) in ("", ",") else _identifier(tokens)
+def _pop_value(tokens: list[str]) -> str:
+    return "" if _next(tokens) in ("", ",") else _pop_identifier(tokens)
 
 
-def _checked(key: str, values: tuple[str, ...]) -> tuple[str, ...]:
+def _check_values(key: str, values: tuple[str, ...]) -> tuple[str, ...]:
     for index, value in enumerate(sorted(values)):
-        if problem := label_value_problem(value):
-            raise ValueError(f'values[{index}][{key}]: Invalid value: "{value}": {problem}')
+        if error_message := find_label_value_error(value):
+            raise ValueError(f'values[{index}][{key}]: Invalid value: "{value}": {error_message}')
     return values
 
 
-def _values(tokens: list[str]) -> tuple[str, ...]:
+def _parse_values(tokens: list[str]) -> tuple[str, ...]:
     if _next(tokens) != "(":
         raise ValueError(f"found '{_next(tokens)}' expected: '('")
     tokens.pop(0)
     values = []
     while True:
-        values.append("" if _next(tokens) in (",", ")") else _identifier(tokens))
+        values.append("" if _next(tokens) in (",", ")") else _pop_identifier(tokens))
         match _next(tokens):
             case ",":
                 tokens.pop(0)
@@ -286,7 +286,7 @@ def _values(tokens: list[str]) -> tuple[str, ...]:
                 raise ValueError(f"found '{other}', expected: ',' or ')'")
 
 
-def _integer(text: str | None) -> int | None:
+def _parse_int64(text: str | None) -> int | None:
     """Parse a signed 64-bit integer; None if it is not one. Texts longer than a label value are not parsed."""
     if text is None or _INTEGER.fullmatch(text) is None:
         return None

@@ -14,40 +14,40 @@ from typing import Any
 import msgspec
 import yaml
 
-from grove.cluster.apiserver.codec.duplicate_fields import doubled_fields
+from grove.cluster.apiserver.codec.duplicate_fields import find_duplicate_fields
 from grove.cluster.storage.store import DEEPEST
 
 # Ten times as fast, if PyYAML was built with libyaml.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Limits alias expansion: a document has at most one value per byte plus this many.
 _SPARE_VALUES = 10_000
-_TRUTHS = {
+_BOOLEANS = {
     form: truth
-    for words, truth in ((("y", "yes", "true", "on"), True), (("n", "no", "false", "off"), False))
-    for word in words
+    for literals, truth in ((("y", "yes", "true", "on"), True), (("n", "no", "false", "off"), False))
+    for word in literals
     for form in (word, word.capitalize(), word.upper())
 }
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _INT = re.compile(r"([-+]?)(?:0b([01]+)|0o?([0-7]+)|0x([0-9a-fA-F]+)|(0|[1-9][0-9]*))")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
-_ENDLESS = re.compile(r"([-+]?)\.(?:inf|Inf|INF)|\.(nan|NaN|NAN)")
+_INFINITE = re.compile(r"([-+]?)\.(?:inf|Inf|INF)|\.(nan|NaN|NAN)")
 _TIME = re.compile(r"\d{4}-\d\d?-\d\d?(?:(?:[Tt]|[ \t]+)\d\d?:\d\d:\d\d(?:\.\d*)?[ \t]*(?:Z|[-+]\d\d?(?::?\d\d)?)?)?")
 _STANDARD = "tag:yaml.org,2002:"
 
 
-class YamlProblemError(Exception):
+class YamlError(Exception):
     """The body is not YAML, or cannot be converted to JSON."""
 
 
 class YamlDocument(msgspec.Struct, frozen=True):
     value: Any
     # Duplicate keys, with their lines.
-    doubled: tuple[str, ...] = ()
+    duplicates: tuple[str, ...] = ()
 
 
 def read_document(body: bytes) -> YamlDocument:
-    """Decode the first document of a body. Raises `YamlProblemError`."""
-    if body[:1] == b"{" and not doubled_fields(body):
+    """Decode the first document of a body. Raises `YamlError`."""
+    if body[:1] == b"{" and not find_duplicate_fields(body):
         try:
             return YamlDocument(msgspec.json.decode(body))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -55,8 +55,8 @@ def read_document(body: bytes) -> YamlDocument:
             pass
     try:
         return _Reader(body).document()
-    except (yaml.YAMLError, UnicodeError, ValueError) as problem:
-        raise YamlProblemError(" ".join(str(problem).split())) from None
+    except (yaml.YAMLError, UnicodeError, ValueError) as error:
+        raise YamlError(" ".join(str(error).split())) from None
 
 
 class _Anchored(msgspec.Struct, frozen=True):
@@ -69,72 +69,72 @@ class _Anchored(msgspec.Struct, frozen=True):
 class _Reader:
     def __init__(self, body: bytes) -> None:
         self._events: Iterator[Any] = yaml.parse(body, Loader=_LOADER)
-        self._left = len(body) + _SPARE_VALUES
+        self._budget = len(body) + _SPARE_VALUES
         # None: the anchor's value is still being read.
         self._anchors: dict[str, _Anchored | None] = {}
-        self._doubled: list[str] = []
+        self._duplicates: list[str] = []
 
     def document(self) -> YamlDocument:
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
-                return YamlDocument(self._value(next(self._events), 0), tuple(self._doubled))
+                return YamlDocument(self._read_value(next(self._events), 0), tuple(self._duplicates))
         return YamlDocument(None)
 
-    def _value(self, event: Any, depth: int) -> Any:
+    def _read_value(self, event: Any, depth: int) -> Any:
         if depth > DEEPEST:
             raise ValueError("exceeded max depth")
         if isinstance(event, yaml.AliasEvent):
-            return self._meant(event.anchor or "")
-        before = self._left
+            return self._resolve_alias(event.anchor or "")
+        before = self._budget
         if event.anchor is not None:
             self._anchors[event.anchor] = None
-        value = self._fresh(event, depth)
-        self._count(1)
+        value = self._build_value(event, depth)
+        self._spend(1)
         if event.anchor is not None:
-            self._anchors[event.anchor] = _Anchored(value, before - self._left)
+            self._anchors[event.anchor] = _Anchored(value, before - self._budget)
         return value
 
-    def _fresh(self, event: Any, depth: int) -> Any:
+    def _build_value(self, event: Any, depth: int) -> Any:
         if isinstance(event, yaml.ScalarEvent):
-            return _scalar(event)
+            return _decode_scalar(event)
         if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(depth)
+            return self._read_mapping(depth)
         items = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            items.append(self._value(event, depth + 1))
+            items.append(self._read_value(event, depth + 1))
         return items
 
-    def _mapping(self, depth: int) -> dict[str, Any]:
+    def _read_mapping(self, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             is_merge = isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
-            key, line = _key(self._value(event, depth + 1)), event.start_mark.line + 1
-            value = self._value(next(self._events), depth + 1)
+            key, line = _key_text(self._read_value(event, depth + 1)), event.start_mark.line + 1
+            value = self._read_value(next(self._events), depth + 1)
             if is_merge:
-                merged = {**_merged(value), **merged}
+                merged = {**_merge(value), **merged}
                 continue
             if key in found:
-                self._doubled.append(f'line {line}: key "{key}" already set in map')
+                self._duplicates.append(f'line {line}: key "{key}" already set in map')
             found[key] = value
         return {**merged, **found} if merged else found
 
-    def _meant(self, anchor: str) -> Any:
+    def _resolve_alias(self, anchor: str) -> Any:
         if anchor not in self._anchors:
             raise ValueError(f"unknown anchor '{anchor}' referenced")
         anchored = self._anchors[anchor]
         if anchored is None:
             raise ValueError(f"anchor '{anchor}' value contains itself")
-        self._count(anchored.size)
+        self._spend(anchored.size)
         return copy.deepcopy(anchored.value)
 
-    def _count(self, size: int) -> None:
-        self._left -= size
-        if self._left < 0:
+    def _spend(self, size: int) -> None:
+        self._budget -= size
+        if self._budget < 0:
             raise ValueError("document contains excessive aliasing")
 
 
-def _merged(value: Any) -> dict[str, Any]:
+def _merge(value: Any) -> dict[str, Any]:
     """Return the fields of a merge key (`<<`); the first of several maps wins."""
     found: dict[str, Any] = {}
     for one in value if isinstance(value, list) else (value,):
@@ -144,17 +144,17 @@ def _merged(value: Any) -> dict[str, Any]:
     return found
 
 
-def _scalar(event: Any) -> Any:
+def _decode_scalar(event: Any) -> Any:
     text, tag = event.value, event.tag
     if tag is None or tag == "!":
-        return _plain(text) if event.implicit[0] else text
+        return _decode_plain(text) if event.implicit[0] else text
     if not tag.startswith(_STANDARD):
         # A custom tag is ignored.
         return text
-    return _tagged(text, tag.removeprefix(_STANDARD))
+    return _decode_tagged(text, tag.removeprefix(_STANDARD))
 
 
-def _tagged(text: str, wanted: str) -> Any:
+def _decode_tagged(text: str, wanted: str) -> Any:
     """Decode a scalar with an explicit standard tag."""
     if wanted == "binary":
         try:
@@ -165,7 +165,7 @@ def _tagged(text: str, wanted: str) -> Any:
         return text
     if wanted not in _TYPES:
         return text
-    value = _plain(text)
+    value = _decode_plain(text)
     if wanted == "float" and type(value) is int:
         return float(value)
     if type(value) is not _TYPES[wanted]:
@@ -177,18 +177,18 @@ def _tagged(text: str, wanted: str) -> Any:
 _TYPES = {"int": int, "float": float, "bool": bool, "null": type(None), "timestamp": tuple}
 
 
-def _plain(text: str) -> Any:
+def _decode_plain(text: str) -> Any:
     """Decode a plain scalar."""
     if text in _NULLS:
         return None
     if text[0] not in "-+.0123456789":
-        return _TRUTHS.get(text, text)
-    if match := _ENDLESS.fullmatch(text):
+        return _BOOLEANS.get(text, text)
+    if match := _INFINITE.fullmatch(text):
         raise ValueError(f"json: unsupported value: {'NaN' if match[2] else (match[1] or '+') + 'Inf'}")
-    return _number(text, text.replace("_", ""))
+    return _decode_number(text, text.replace("_", ""))
 
 
-def _number(text: str, digits: str) -> Any:
+def _decode_number(text: str, digits: str) -> Any:
     """Decode a number. Integers beyond 64 bits become floats; what fits neither is a string."""
     if match := _INT.fullmatch(digits):
         sign, *forms = match.groups()
@@ -206,7 +206,7 @@ def _number(text: str, digits: str) -> Any:
     return text if number in (float("inf"), float("-inf")) else number
 
 
-def _key(key: Any) -> str:
+def _key_text(key: Any) -> str:
     match key:
         case str():
             return key

@@ -5,7 +5,7 @@ from datetime import datetime
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
-def age_of(instant: object, now: datetime) -> str:
+def format_age(instant: object, now: datetime) -> str:
     """Return the age of a timestamp; `<unknown>` if it is not a time."""
     try:
         then = datetime.fromisoformat(str(instant))
@@ -15,28 +15,28 @@ def age_of(instant: object, now: datetime) -> str:
 
 
 def human_duration(seconds: int) -> str:
-    """As kubectl writes it: the second unit only while it matters. A clock that is a little ahead is forgiven."""
+    """Format seconds as kubectl does: short durations in two units. A clock skew of one second shows as 0s."""
     if seconds < -1:
         return "<invalid>"
     if seconds < 2 * _MINUTE:
         return f"{max(seconds, 0)}s"
     if seconds < 10 * _MINUTE:
-        return _two(seconds, _MINUTE, "m", 1, "s")
+        return _format_two_units(seconds, _MINUTE, "m", 1, "s")
     if seconds < 3 * _HOUR:
         return f"{seconds // _MINUTE}m"
     if seconds < 8 * _HOUR:
-        return _two(seconds, _HOUR, "h", _MINUTE, "m")
+        return _format_two_units(seconds, _HOUR, "h", _MINUTE, "m")
     if seconds < 2 * _DAY:
         return f"{seconds // _HOUR}h"
     if seconds < 8 * _DAY:
-        return _two(seconds, _DAY, "d", _HOUR, "h")
+        return _format_two_units(seconds, _DAY, "d", _HOUR, "h")
     if seconds < 2 * _YEAR:
         return f"{seconds // _DAY}d"
     if seconds < 8 * _YEAR:
-        return _two(seconds, _YEAR, "y", _DAY, "d")
+        return _format_two_units(seconds, _YEAR, "y", _DAY, "d")
     return f"{seconds // _YEAR}y"
 
 
-def _two(seconds: int, large: int, large_name: str, small: int, small_name: str) -> str:
+def _format_two_units(seconds: int, large: int, large_name: str, small: int, small_name: str) -> str:
     rest = seconds % large // small
     return f"{seconds // large}{large_name}{rest}{small_name}" if rest else f"{seconds // large}{large_name}"

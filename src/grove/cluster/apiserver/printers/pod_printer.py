@@ -5,7 +5,7 @@ from typing import Any
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.lenient_json import items, part
-from grove.cluster.apiserver.printers.human_duration import age_of
+from grove.cluster.apiserver.printers.human_duration import format_age
 
 POD_COLUMNS = (
     "Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node", "+Readiness Gates",
@@ -13,7 +13,7 @@ POD_COLUMNS = (
 _NONE = "<none>"
 
 
-def pod_cells(pod: JsonObject, now: datetime) -> list[Any]:
+def print_pod(pod: JsonObject, now: datetime) -> list[Any]:
     metadata, spec, status = pod["metadata"], part(pod.get("spec")), part(pod.get("status"))
     statuses = items(status.get("containerStatuses"))
     ready_count = sum(1 for each in statuses if each.get("ready") and "running" in part(each.get("state")))
@@ -22,7 +22,7 @@ def pod_cells(pod: JsonObject, now: datetime) -> list[Any]:
         f"{ready_count}/{len(items(spec.get('containers')))}",
         _status_word(metadata, spec, status),
         _restarts(statuses, now),
-        age_of(metadata.get("creationTimestamp"), now),
+        format_age(metadata.get("creationTimestamp"), now),
         status.get("podIP") or _NONE,
         spec.get("nodeName") or _NONE,
         status.get("nominatedNodeName") or _NONE,
@@ -36,7 +36,7 @@ def _status_word(metadata: JsonObject, spec: JsonObject, status: JsonObject) -> 
     word = str(status.get("reason") or status.get("phase") or "Unknown")
     if _is_gated(spec, status):
         return "SchedulingGated"
-    return _starting_word(spec, status) or _container_word(status) or word
+    return _init_word(spec, status) or _container_word(status) or word
 
 
 def _is_gated(spec: JsonObject, status: JsonObject) -> bool:
@@ -45,7 +45,7 @@ def _is_gated(spec: JsonObject, status: JsonObject) -> bool:
     return bool(spec.get("schedulingGates")) or "SchedulingGated" in reasons
 
 
-def _starting_word(spec: JsonObject, status: JsonObject) -> str:
+def _init_word(spec: JsonObject, status: JsonObject) -> str:
     """Return the `Init:` status while init containers run; empty after that."""
     count = len(items(spec.get("initContainers")))
     for index, each in enumerate(items(status.get("initContainerStatuses"))):
@@ -54,7 +54,7 @@ def _starting_word(spec: JsonObject, status: JsonObject) -> str:
         if "terminated" in state and not ended.get("exitCode"):
             continue
         if "terminated" in state:
-            return f"Init:{_end_word(ended)}"
+            return f"Init:{_termination_word(ended)}"
         if waiting.get("reason") not in (None, "", "PodInitializing"):
             return f"Init:{waiting['reason']}"
         return f"Init:{index}/{count}"
@@ -69,7 +69,7 @@ def _container_word(status: JsonObject) -> str:
         if reason := part(state.get("waiting")).get("reason"):
             word = str(reason)
         elif "terminated" in state:
-            word = _end_word(part(state["terminated"]))
+            word = _termination_word(part(state["terminated"]))
         elif each.get("ready") and "running" in state:
             is_running = True
     if word == "Completed" and is_running:
@@ -77,7 +77,7 @@ def _container_word(status: JsonObject) -> str:
     return word
 
 
-def _end_word(ended: JsonObject) -> str:
+def _termination_word(ended: JsonObject) -> str:
     if reason := ended.get("reason"):
         return str(reason)
     if signal := ended.get("signal"):
@@ -93,7 +93,7 @@ def _restarts(statuses: list[JsonObject], now: datetime) -> str:
     count = sum(int(each.get("restartCount") or 0) for each in statuses)
     ends = [part(part(each.get("lastState")).get("terminated")).get("finishedAt") for each in statuses]
     last = max((str(end) for end in ends if end), default="")
-    return f"{count} ({age_of(last, now)} ago)" if count and last else str(count)
+    return f"{count} ({format_age(last, now)} ago)" if count and last else str(count)
 
 
 def _readiness_gates(spec: JsonObject, status: JsonObject) -> str:

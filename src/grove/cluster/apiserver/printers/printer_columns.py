@@ -14,9 +14,9 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.lenient_json import at, items, part
-from grove.cluster.apiserver.printers.human_duration import age_of
-from grove.cluster.apiserver.printers.pod_printer import POD_COLUMNS, pod_cells
-from grove.cluster.apiserver.registry.hpa import targets_cell
+from grove.cluster.apiserver.printers.human_duration import format_age
+from grove.cluster.apiserver.printers.pod_printer import POD_COLUMNS, print_pod
+from grove.cluster.apiserver.registry.hpa import format_targets
 from grove.cluster.built_in_resources import ResourceInfo
 from grove.cluster.custom_resource import Column
 
@@ -37,14 +37,14 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def layout_of(resource_info: ResourceInfo) -> TableColumns:
+def get_table_columns(resource_info: ResourceInfo) -> TableColumns:
     if resource_info.custom is not None:
-        return _custom_layout(resource_info.custom.columns or (_AGE,))
-    names, row = _BUILT_IN.get(resource_info.plural, (("Name", "Age"), _name_and_age))
-    return TableColumns(columns=tuple(_definition(name) for name in names), row=row)
+        return _build_custom_columns(resource_info.custom.columns or (_AGE,))
+    names, row = _BUILT_IN.get(resource_info.plural, (("Name", "Age"), _print_name_and_age))
+    return TableColumns(columns=tuple(_build_column(name) for name in names), row=row)
 
 
-def _definition(name: str) -> JsonObject:
+def _build_column(name: str) -> JsonObject:
     """Return a column definition. A leading `+` marks a column that only `-o wide` prints."""
     is_wide, plain = name.startswith("+"), name.lstrip("+")
     kind = _TYPES.get(plain, "string")
@@ -62,17 +62,17 @@ def _definition(name: str) -> JsonObject:
 _AGE = Column(name="Age", type="date", json_path=".metadata.creationTimestamp")
 
 
-def _custom_layout(columns: tuple[Column, ...]) -> TableColumns:
-    name = _definition("Name")
-    finds = [(_path(column.json_path), column.type) for column in columns]
+def _build_custom_columns(columns: tuple[Column, ...]) -> TableColumns:
+    name = _build_column("Name")
+    finds = [(_compile_path(column.json_path), column.type) for column in columns]
 
     def row(obj: JsonObject, now: datetime) -> Cells:
         return [obj["metadata"]["name"], *(_cell(find(obj), type_, now) for find, type_ in finds)]
 
-    return TableColumns(columns=(name, *(_custom_definition(column) for column in columns)), row=row)
+    return TableColumns(columns=(name, *(_build_custom_column(column) for column in columns)), row=row)
 
 
-def _custom_definition(column: Column) -> JsonObject:
+def _build_custom_column(column: Column) -> JsonObject:
     return {
         "name": column.name,
         "type": column.type,
@@ -107,7 +107,7 @@ def _age_cell(value: str, now: datetime) -> str:
         datetime.fromisoformat(value)
     except ValueError:
         return "<invalid>"
-    return age_of(value, now)
+    return format_age(value, now)
 
 
 def _text_cell(value: Any) -> str | None:
@@ -126,20 +126,20 @@ _STEP = re.compile(
 )
 
 
-def _path(text: str) -> Callable[[JsonObject], Any]:
+def _compile_path(text: str) -> Callable[[JsonObject], Any]:
     """Compile the subset of JSONPath that printer columns use. The first of several matches is returned."""
     steps = list(_STEP.finditer(text))
 
     def find(obj: JsonObject) -> Any:
         found: list[Any] = [obj]
         for step in steps:
-            found = [inner for each in found for inner in _follow(each, step)]
+            found = [inner for each in found for inner in _follow_step(each, step)]
         return found[0] if found else None
 
     return find
 
 
-def _follow(found: Any, step: re.Match[str]) -> list[Any]:
+def _follow_step(found: Any, step: re.Match[str]) -> list[Any]:
     """Return all matches of one step."""
     if step["field"] is not None or step["quoted"] is not None:
         name = step["quoted"] if step["field"] is None else re.sub(r"\\(.)", r"\1", step["field"])
@@ -163,18 +163,18 @@ def _follow(found: Any, step: re.Match[str]) -> list[Any]:
 
 
 def _age(obj: JsonObject, now: datetime) -> str:
-    return age_of(obj["metadata"].get("creationTimestamp"), now)
+    return format_age(obj["metadata"].get("creationTimestamp"), now)
 
 
-def _name_and_age(obj: JsonObject, now: datetime) -> Cells:
+def _print_name_and_age(obj: JsonObject, now: datetime) -> Cells:
     return [obj["metadata"]["name"], _age(obj, now)]
 
 
-def _namespace(obj: JsonObject, now: datetime) -> Cells:
+def _print_namespace(obj: JsonObject, now: datetime) -> Cells:
     return [obj["metadata"]["name"], _status(obj).get("phase", ""), _age(obj, now)]
 
 
-def _node(obj: JsonObject, now: datetime) -> Cells:
+def _print_node(obj: JsonObject, now: datetime) -> Cells:
     info = part(_status(obj).get("nodeInfo"))
     addresses = {each.get("type"): each.get("address") for each in items(_status(obj).get("addresses"))}
     return [
@@ -205,34 +205,34 @@ def _node_roles(obj: JsonObject) -> str:
     return ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))) or _NONE
 
 
-def _joined(*parts: Any) -> str:
+def _join(*parts: Any) -> str:
     """Join values that may not be strings."""
     return ", ".join(str(part) for part in parts if part)
 
 
-def _event(obj: JsonObject, now: datetime) -> Cells:
+def _print_event(obj: JsonObject, now: datetime) -> Cells:
     about = part(obj.get("involvedObject"))
     first = obj.get("firstTimestamp") or obj.get("eventTime")
     source = part(obj.get("source"))
     return [
-        age_of(obj.get("lastTimestamp") or first, now),
+        format_age(obj.get("lastTimestamp") or first, now),
         obj.get("type", ""),
         obj.get("reason", ""),
         f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}",
         about.get("fieldPath", ""),
-        _joined(
+        _join(
             source.get("component") or obj.get("reportingComponent"), source.get("host") or obj.get("reportingInstance")
         ),
         str(obj.get("message", "")).strip(),
-        age_of(first, now),
+        format_age(first, now),
         obj.get("count", 1),
         obj["metadata"]["name"],
     ]
 
 
-def _service(obj: JsonObject, now: datetime) -> Cells:
+def _print_service(obj: JsonObject, now: datetime) -> Cells:
     spec = _spec(obj)
-    ports = [_port(port) for port in items(spec.get("ports"))]
+    ports = [_format_port(port) for port in items(spec.get("ports"))]
     external = spec.get("externalIPs") or ([spec["externalName"]] if spec.get("externalName") else [])
     # The embedded cluster assigns no external addresses.
     missing = "<pending>" if spec.get("type") == "LoadBalancer" else _NONE
@@ -247,21 +247,21 @@ def _service(obj: JsonObject, now: datetime) -> Cells:
     ]
 
 
-def _port(port: JsonObject) -> str:
+def _format_port(port: JsonObject) -> str:
     node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
     return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
 
 
-def _configmap(obj: JsonObject, now: datetime) -> Cells:
+def _print_configmap(obj: JsonObject, now: datetime) -> Cells:
     count = len(part(obj.get("data"))) + len(part(obj.get("binaryData")))
     return [obj["metadata"]["name"], count, _age(obj, now)]
 
 
-def _secret(obj: JsonObject, now: datetime) -> Cells:
+def _print_secret(obj: JsonObject, now: datetime) -> Cells:
     return [obj["metadata"]["name"], obj.get("type", "Opaque"), len(part(obj.get("data"))), _age(obj, now)]
 
 
-def _quota(obj: JsonObject, now: datetime) -> Cells:
+def _print_quota(obj: JsonObject, now: datetime) -> Cells:
     hard, used = part(_status(obj).get("hard")), part(_status(obj).get("used"))
     shown = {name: f"{name}: {used.get(name, 0)}/{hard[name]}" for name in sorted(hard)}
     limits = [text for name, text in shown.items() if name.startswith("limits.")]
@@ -269,16 +269,16 @@ def _quota(obj: JsonObject, now: datetime) -> Cells:
     return [obj["metadata"]["name"], ", ".join(requests), ", ".join(limits), _age(obj, now)]
 
 
-def _lease(obj: JsonObject, now: datetime) -> Cells:
+def _print_lease(obj: JsonObject, now: datetime) -> Cells:
     return [obj["metadata"]["name"], _spec(obj).get("holderIdentity", ""), _age(obj, now)]
 
 
-def _autoscaler(obj: JsonObject, now: datetime) -> Cells:
+def _print_autoscaler(obj: JsonObject, now: datetime) -> Cells:
     spec, target = _spec(obj), part(_spec(obj).get("scaleTargetRef"))
     return [
         obj["metadata"]["name"],
         f"{target.get('kind', '')}/{target.get('name', '')}",
-        targets_cell(spec),
+        format_targets(spec),
         spec.get("minReplicas", 1),
         spec.get("maxReplicas", 0),
         _status(obj).get("currentReplicas", 0),
@@ -286,52 +286,57 @@ def _autoscaler(obj: JsonObject, now: datetime) -> Cells:
     ]
 
 
-def _scale(obj: JsonObject, now: datetime) -> Cells:
+def _print_scale(obj: JsonObject, now: datetime) -> Cells:
     return [obj["metadata"]["name"], _spec(obj).get("replicas", 0), _status(obj).get("replicas", 0), _age(obj, now)]
 
 
-def _revision(obj: JsonObject, now: datetime) -> Cells:
+def _print_revision(obj: JsonObject, now: datetime) -> Cells:
     owners = [each for each in items(obj["metadata"].get("ownerReferences")) if each.get("controller")]
-    return [obj["metadata"]["name"], _owner(owners[0]) if owners else _NONE, obj.get("revision", 0), _age(obj, now)]
+    return [
+        obj["metadata"]["name"],
+        _format_owner(owners[0]) if owners else _NONE,
+        obj.get("revision", 0),
+        _age(obj, now),
+    ]
 
 
-def _owner(reference: JsonObject) -> str:
+def _format_owner(reference: JsonObject) -> str:
     group, _, _ = reference.get("apiVersion", "").rpartition("/")
     kind = ".".join(filter(None, (reference.get("kind", ""), group)))
     return f"{kind.lower()}/{reference.get('name', '')}"
 
 
-def _budget(obj: JsonObject, now: datetime) -> Cells:
-    wishes = [_spec(obj).get(field) for field in ("minAvailable", "maxUnavailable")]
-    shown = ["N/A" if wish is None else str(wish) for wish in wishes]
+def _print_budget(obj: JsonObject, now: datetime) -> Cells:
+    limits = [_spec(obj).get(field) for field in ("minAvailable", "maxUnavailable")]
+    shown = ["N/A" if limit is None else str(limit) for limit in limits]
     return [obj["metadata"]["name"], *shown, _status(obj).get("disruptionsAllowed", 0), _age(obj, now)]
 
 
-def _priority_class(obj: JsonObject, now: datetime) -> Cells:
+def _print_priority_class(obj: JsonObject, now: datetime) -> Cells:
     policy = obj.get("preemptionPolicy", "PreemptLowerPriority")
     return [obj["metadata"]["name"], obj.get("value", 0), bool(obj.get("globalDefault")), _age(obj, now), policy]
 
 
-def _binding(obj: JsonObject, now: datetime) -> Cells:
+def _print_binding(obj: JsonObject, now: datetime) -> Cells:
     reference, subjects = part(obj.get("roleRef")), items(obj.get("subjects"))
     users, groups, accounts = (
-        ", ".join(_subject(each) for each in subjects if each.get("kind") == kind)
+        ", ".join(_format_subject(each) for each in subjects if each.get("kind") == kind)
         for kind in ("User", "Group", "ServiceAccount")
     )
     role = f"{reference.get('kind', '')}/{reference.get('name', '')}"
     return [obj["metadata"]["name"], role, _age(obj, now), users, groups, accounts]
 
 
-def _subject(subject: JsonObject) -> str:
+def _format_subject(subject: JsonObject) -> str:
     name = str(subject.get("name", ""))
     return f"{subject['namespace']}/{name}" if subject.get("namespace") else name
 
 
-def _webhooks(obj: JsonObject, now: datetime) -> Cells:
+def _print_webhooks(obj: JsonObject, now: datetime) -> Cells:
     return [obj["metadata"]["name"], len(items(obj.get("webhooks"))), _age(obj, now)]
 
 
-def _definition_row(obj: JsonObject, now: datetime) -> Cells:
+def _print_name_and_creation(obj: JsonObject, now: datetime) -> Cells:
     return [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp", "")]
 
 
@@ -345,40 +350,40 @@ def _status(obj: JsonObject) -> JsonObject:
 
 _BINDING_COLUMNS = ("Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts")
 _BUILT_IN: dict[str, tuple[tuple[str, ...], Row]] = {
-    "pods": (POD_COLUMNS, pod_cells),
+    "pods": (POD_COLUMNS, print_pod),
     "nodes": (
         (
             "Name", "Status", "Roles", "Age", "Version", "+Internal-IP", "+External-IP", "+OS-Image",
             "+Kernel-Version", "+Container-Runtime",
         ),
-        _node,
+        _print_node,
     ),
     "events": (
         (
             "Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source", "Message", "+First Seen", "+Count",
             "+Name",
         ),
-        _event,
+        _print_event,
     ),
-    "services": (("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"), _service),
-    "namespaces": (("Name", "Status", "Age"), _namespace),
-    "configmaps": (("Name", "Data", "Age"), _configmap),
-    "secrets": (("Name", "Type", "Data", "Age"), _secret),
-    "resourcequotas": (("Name", "Request", "Limit", "Age"), _quota),
-    "leases": (("Name", "Holder", "Age"), _lease),
+    "services": (("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"), _print_service),
+    "namespaces": (("Name", "Status", "Age"), _print_namespace),
+    "configmaps": (("Name", "Data", "Age"), _print_configmap),
+    "secrets": (("Name", "Type", "Data", "Age"), _print_secret),
+    "resourcequotas": (("Name", "Request", "Limit", "Age"), _print_quota),
+    "leases": (("Name", "Holder", "Age"), _print_lease),
     "horizontalpodautoscalers": (
         ("Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
-        _autoscaler,
+        _print_autoscaler,
     ),
-    "scales": (("Name", "Desired", "Available", "Age"), _scale),
-    "controllerrevisions": (("Name", "Controller", "Revision", "Age"), _revision),
-    "poddisruptionbudgets": (("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"), _budget),
-    "priorityclasses": (("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), _priority_class),
-    "customresourcedefinitions": (("Name", "Created At"), _definition_row),
-    "roles": (("Name", "Created At"), _definition_row),
-    "clusterroles": (("Name", "Created At"), _definition_row),
-    "rolebindings": (_BINDING_COLUMNS, _binding),
-    "clusterrolebindings": (_BINDING_COLUMNS, _binding),
-    "mutatingwebhookconfigurations": (("Name", "Webhooks", "Age"), _webhooks),
-    "validatingwebhookconfigurations": (("Name", "Webhooks", "Age"), _webhooks),
+    "scales": (("Name", "Desired", "Available", "Age"), _print_scale),
+    "controllerrevisions": (("Name", "Controller", "Revision", "Age"), _print_revision),
+    "poddisruptionbudgets": (("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"), _print_budget),
+    "priorityclasses": (("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), _print_priority_class),
+    "customresourcedefinitions": (("Name", "Created At"), _print_name_and_creation),
+    "roles": (("Name", "Created At"), _print_name_and_creation),
+    "clusterroles": (("Name", "Created At"), _print_name_and_creation),
+    "rolebindings": (_BINDING_COLUMNS, _print_binding),
+    "clusterrolebindings": (_BINDING_COLUMNS, _print_binding),
+    "mutatingwebhookconfigurations": (("Name", "Webhooks", "Age"), _print_webhooks),
+    "validatingwebhookconfigurations": (("Name", "Webhooks", "Age"), _print_webhooks),
 }  # fmt: skip

@@ -9,32 +9,32 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.content_negotiation import partial_object
-from grove.cluster.apiserver.printers.printer_columns import layout_of
+from grove.cluster.apiserver.printers.printer_columns import get_table_columns
 from grove.cluster.apiserver.status_errors import bad_request
 from grove.cluster.built_in_resources import ResourceInfo
 from grove.kube.transport import Request
 
 
 class Included(StrEnum):
-    """How much of each object a row contains."""
+    """The part of each object that a row contains."""
 
     NONE = "None"
     METADATA = "Metadata"
     OBJECT = "Object"
 
 
-def included_of(request: Request) -> Included:
+def read_included(request: Request) -> Included:
     wanted = request.query.get("includeObject", "") or Included.METADATA
     try:
         return Included(wanted)
     except ValueError:
-        problem = "must be 'Metadata', 'Object', 'None', or empty"
+        error_message = "must be 'Metadata', 'Object', 'None', or empty"
         raise bad_request(
-            f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": {problem}'
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": {error_message}'
         ) from None
 
 
-def as_table(resource_info: ResourceInfo, body: bytes, included: Included, now: datetime) -> bytes:
+def encode_table(resource_info: ResourceInfo, body: bytes, included: Included, now: datetime) -> bytes:
     """Encode an object or a list as a Table."""
     found: JsonObject = msgspec.json.decode(body)
     objects, metadata = [found], {"resourceVersion": found["metadata"].get("resourceVersion", "")}
@@ -42,10 +42,10 @@ def as_table(resource_info: ResourceInfo, body: bytes, included: Included, now: 
         # Items of built-in kinds omit kind and apiVersion.
         kind = {"kind": resource_info.kind, "apiVersion": resource_info.api_version}
         objects, metadata = [kind | item for item in found["items"]], found["metadata"]
-    return msgspec.json.encode(_table(resource_info, objects, metadata, included, now))
+    return msgspec.json.encode(_build_table(resource_info, objects, metadata, included, now))
 
 
-def table_lines(
+def build_line_encoder(
     resource_info: ResourceInfo, included: Included, now: Callable[[], datetime]
 ) -> Callable[[bytes], bytes]:
     """Return an encoder for the lines of one watch. Only the first table has column definitions."""
@@ -59,7 +59,7 @@ def table_lines(
         obj = event["object"]
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         is_bookmark = event["type"] == "BOOKMARK"
-        table = _table(resource_info, [] if is_bookmark else [obj], metadata, included, now())
+        table = _build_table(resource_info, [] if is_bookmark else [obj], metadata, included, now())
         if is_bookmark and "annotations" in obj["metadata"]:
             # The annotations of a bookmark are in a row with empty cells.
             table["rows"] = [
@@ -73,10 +73,10 @@ def table_lines(
     return translate
 
 
-def _table(
+def _build_table(
     resource_info: ResourceInfo, objects: list[JsonObject], metadata: JsonObject, included: Included, now: datetime
 ) -> JsonObject:
-    layout = layout_of(resource_info)
+    layout = get_table_columns(resource_info)
     rows = []
     for obj in objects:
         row: JsonObject = {"cells": layout.row(obj, now)}

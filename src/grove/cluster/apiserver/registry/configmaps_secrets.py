@@ -8,13 +8,13 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import ErrorKind, FieldError, forbidden, invalid
-from grove.cluster.apiserver.registry.metadata import unreadable
+from grove.cluster.apiserver.registry.metadata import build_unreadable_error
 from grove.cluster.apiserver.status_errors import immutable
 from grove.cluster.built_in_resources import ResourceInfo
 
 _IS_KEY = re.compile("[-._a-zA-Z0-9]{1,253}")
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=\r\n]")
-_KEY_WORDS = (
+_KEY_MESSAGE = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
     "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
@@ -35,12 +35,12 @@ class _Config(msgspec.Struct, frozen=True, rename="camel"):
 _MAPS = ("data", "binaryData")
 
 
-def prepared_config(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
+def prepare_config(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """Return the object as it will be stored: `stringData` of a Secret is encoded. Raises 400 for wrong types."""
     try:
         config = msgspec.convert(obj, _Config)
-    except msgspec.ValidationError as problem:
-        raise unreadable(resource_info, f"json: {problem}") from None
+    except msgspec.ValidationError as error:
+        raise build_unreadable_error(resource_info, f"json: {error}") from None
     encoded = config.data if resource_info.kind == "Secret" else config.binary_data
     for text in (encoded or {}).values():
         _check_encoded(resource_info, text)
@@ -48,26 +48,26 @@ def prepared_config(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
         obj = {name: value for name, value in obj.items() if name not in _MAPS or value}
     if resource_info.kind != "Secret":
         return obj
-    kept = {name: value for name, value in obj.items() if name != "stringData"}
+    fields = {name: value for name, value in obj.items() if name != "stringData"}
     if config.string_data:
         plain = {key: base64.b64encode(text.encode()).decode() for key, text in config.string_data.items()}
-        kept["data"] = {**(config.data or {}), **plain}
-    return {**kept, "type": config.type or "Opaque"}
+        fields["data"] = {**(config.data or {}), **plain}
+    return {**fields, "type": config.type or "Opaque"}
 
 
 def _check_encoded(resource_info: ResourceInfo, text: str) -> None:
     try:
         base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
     except (binascii.Error, ValueError):
-        stranger = _NOT_BASE64.search(text)
-        place = stranger.start() if stranger else len(text)
-        raise unreadable(resource_info, f"illegal base64 data at input byte {place}") from None
+        illegal = _NOT_BASE64.search(text)
+        place = illegal.start() if illegal else len(text)
+        raise build_unreadable_error(resource_info, f"illegal base64 data at input byte {place}") from None
 
 
-def config_errors(obj: JsonObject) -> list[FieldError]:
+def validate_config(obj: JsonObject) -> list[FieldError]:
     data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
     errors = [
-        invalid(f"{field}[{key}]", key, _KEY_WORDS)
+        invalid(f"{field}[{key}]", key, _KEY_MESSAGE)
         for field, values in (("data", data), ("binaryData", binary))
         for key in values
         if not _IS_KEY.fullmatch(key)
@@ -80,8 +80,8 @@ def config_errors(obj: JsonObject) -> list[FieldError]:
     return errors
 
 
-def config_change_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
-    errors = config_errors(new)
+def validate_config_update(old: JsonObject, new: JsonObject) -> list[FieldError]:
+    errors = validate_config(new)
     if old.get("type") != new.get("type"):
         errors.append(immutable("type", new.get("type")))
     if old.get("immutable"):

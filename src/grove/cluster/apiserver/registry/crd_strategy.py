@@ -9,13 +9,13 @@ import hashlib
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.registry.metadata import wire_time
+from grove.cluster.apiserver.registry.metadata import format_time
 from grove.cluster.built_in_resources import DEFINITIONS
-from grove.cluster.custom_resource import defaulted_definition, own_definitions
+from grove.cluster.custom_resource import grove_crds, with_crd_defaults
 from grove.cluster.storage.store import Change, ChangeType, Entry
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-_ACCEPTED = ("NamesAccepted", "True", "NoConflicts", "no conflicts found")
+_NAMES_ACCEPTED = ("NamesAccepted", "True", "NoConflicts", "no conflicts found")
 _ESTABLISHED = ("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
 _NOT_ESTABLISHED = ("Established", "False", "NotAccepted", "not all names are accepted")
 _PENDING = (
@@ -35,31 +35,31 @@ _CONFLICTS = {
 }
 
 
-class Definitions:
+class CrdController:
     """A controller that writes CRD statuses. It runs after each request, because store listeners must not write."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._table = context.store.table(DEFINITIONS)
-        self._are_ours_stored = self._table.count("") > 0
-        self._unsettled: dict[str, None] = {}
-        context.store.subscribe(self._follow)
+        self._are_own_stored = self._table.count("") > 0
+        self._pending: dict[str, None] = {}
+        context.store.subscribe(self._on_change)
 
-    def store_ours(self) -> None:
+    def store_own_crds(self) -> None:
         """Store Grove's CRDs on the first request for CRDs. They are large, and most clusters never read them."""
-        if self._are_ours_stored:
+        if self._are_own_stored:
             return
-        self._are_ours_stored = True
-        for definition, _ in own_definitions():
-            established = _established(definition, wire_time(self._context.started_at))
+        self._are_own_stored = True
+        for definition, _ in grove_crds():
+            established = _build_established(definition, format_time(self._context.started_at))
             self._context.store.put(DEFINITIONS, "", established["metadata"]["name"], established)
-        self._unsettled.clear()
+        self._pending.clear()
 
-    def keep_ours(self) -> None:
+    def update_own_crds(self) -> None:
         """Update Grove's CRDs in a persisted store to those of this version. Called at startup."""
-        self._are_ours_stored = True
-        for definition, _ in own_definitions():
-            established = _established(definition, wire_time(self._context.started_at))
+        self._are_own_stored = True
+        for definition, _ in grove_crds():
+            established = _build_established(definition, format_time(self._context.started_at))
             name, spec = established["metadata"]["name"], established["spec"]
             entry = self._table.find("", name)
             if entry is None:
@@ -70,55 +70,59 @@ class Definitions:
 
     def settle(self) -> None:
         """Write the accepted names and conditions of changed CRDs."""
-        while self._unsettled:
-            name = next(iter(self._unsettled))
-            del self._unsettled[name]
+        while self._pending:
+            name = next(iter(self._pending))
+            del self._pending[name]
             entry = self._table.find("", name)
             if entry is not None and "deletionTimestamp" not in entry.obj["metadata"]:
-                self._settle(entry)
+                self._update_status(entry)
 
-    def _follow(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if change.resource_info is not DEFINITIONS:
             return
-        self._unsettled[change.entry.name] = None
+        self._pending[change.entry.name] = None
         if change.type is ChangeType.DELETED:
             # Its names are free now, so the conflicts of other CRDs may be resolved.
-            self._unsettled |= {entry.name: None for entry in self._table.entries("")}
+            self._pending |= {entry.name: None for entry in self._table.entries("")}
 
-    def _settle(self, entry: Entry) -> None:
-        status = _accepted_status(entry.obj, self._taken_names(entry), self._context.now())
+    def _update_status(self, entry: Entry) -> None:
+        status = _compute_names_status(entry.obj, self._find_used_names(entry), self._context.now())
         if status != entry.obj.get("status"):
             self._context.store.put(DEFINITIONS, "", entry.name, {**entry.obj, "status": status})
 
-    def _taken_names(self, mine: Entry) -> dict[str, list[str]]:
+    def _find_used_names(self, own: Entry) -> dict[str, list[str]]:
         """Return the accepted names of the other CRDs of the group."""
-        group = mine.obj["spec"]["group"]
-        others = [e.obj for e in self._table.entries("") if e.name != mine.name and e.obj["spec"]["group"] == group]
-        taken: dict[str, list[str]] = {"resources": [], "kinds": []}
+        group = own.obj["spec"]["group"]
+        others = [e.obj for e in self._table.entries("") if e.name != own.name and e.obj["spec"]["group"] == group]
+        used_names: dict[str, list[str]] = {"resources": [], "kinds": []}
         for other in others:
             names = (other.get("status") or {}).get("acceptedNames") or {}
-            taken["resources"] += [names.get("plural", ""), names.get("singular", ""), *names.get("shortNames", ())]
-            taken["kinds"] += [names.get("kind", ""), names.get("listKind", "")]
-        return taken
+            used_names["resources"] += [
+                names.get("plural", ""),
+                names.get("singular", ""),
+                *names.get("shortNames", ()),
+            ]
+            used_names["kinds"] += [names.get("kind", ""), names.get("listKind", "")]
+        return used_names
 
 
-def prepared_definition(obj: JsonObject) -> JsonObject:
+def prepare_crd(obj: JsonObject) -> JsonObject:
     """Return a new CRD with defaults and its initial status."""
-    made = _tidied(defaulted_definition(obj))
+    crd = _without_preserve_false(with_crd_defaults(obj))
     status: JsonObject = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}}
-    return {**made, "status": {**status, "storedVersions": _storage(made)}}
+    return {**crd, "status": {**status, "storedVersions": _storage_version(crd)}}
 
 
-def prepared_definition_update(old: JsonObject, new: JsonObject) -> JsonObject:
+def prepare_crd_update(old: JsonObject, new: JsonObject) -> JsonObject:
     """Return an updated CRD. `storedVersions` keeps every version that objects may be stored in."""
-    made = _tidied(defaulted_definition(new))
+    crd = _without_preserve_false(with_crd_defaults(new))
     status = dict(old["status"])
     stored = list(status.get("storedVersions") or ())
-    status["storedVersions"] = [*stored, *(name for name in _storage(made) if name not in stored)]
-    return {**made, "status": status if status != old["status"] else old["status"]}
+    status["storedVersions"] = [*stored, *(name for name in _storage_version(crd) if name not in stored)]
+    return {**crd, "status": status if status != old["status"] else old["status"]}
 
 
-def leaving_definition(obj: JsonObject, now: str) -> JsonObject:
+def mark_crd_terminating(obj: JsonObject, now: str) -> JsonObject:
     """Return the CRD with the cleanup finalizer and the Terminating condition."""
     metadata = obj["metadata"]
     if "deletionTimestamp" in metadata:
@@ -129,17 +133,17 @@ def leaving_definition(obj: JsonObject, now: str) -> JsonObject:
     return {**obj, "metadata": {**metadata, "finalizers": finalizers}, "status": _with_conditions(obj, now, _PENDING)}
 
 
-def emptying_status(obj: JsonObject, now: str) -> JsonObject:
+def build_deleting_status(obj: JsonObject, now: str) -> JsonObject:
     """Return the status of a CRD whose objects are being deleted."""
     return _with_conditions(obj, now, _IN_PROGRESS)
 
 
-def _storage(definition: JsonObject) -> list[str]:
+def _storage_version(definition: JsonObject) -> list[str]:
     versions = definition["spec"].get("versions") or ()
     return [version.get("name", "") for version in versions if version.get("storage")][:1]
 
 
-def _tidied(definition: JsonObject) -> JsonObject:
+def _without_preserve_false(definition: JsonObject) -> JsonObject:
     """Return the CRD without `preserveUnknownFields: false`."""
     spec = definition["spec"]
     if "preserveUnknownFields" not in spec or spec["preserveUnknownFields"]:
@@ -147,7 +151,7 @@ def _tidied(definition: JsonObject) -> JsonObject:
     return {**definition, "spec": {name: value for name, value in spec.items() if name != "preserveUnknownFields"}}
 
 
-def _accepted_status(definition: JsonObject, taken: dict[str, list[str]], now: str) -> JsonObject:
+def _compute_names_status(definition: JsonObject, used_names: dict[str, list[str]], now: str) -> JsonObject:
     wanted = definition["spec"]["names"]
     before = (definition.get("status") or {}).get("acceptedNames") or {}
     accepted: JsonObject = {"plural": before.get("plural", ""), "kind": before.get("kind", "")}
@@ -157,7 +161,7 @@ def _accepted_status(definition: JsonObject, taken: dict[str, list[str]], now: s
         names = wanted.get(field)
         if not names:
             continue
-        used = taken["kinds" if field in ("kind", "listKind") else "resources"]
+        used = used_names["kinds" if field in ("kind", "listKind") else "resources"]
         clashing = [name for name in ([names] if isinstance(names, str) else names) if name in used]
         if clashing:
             conflict = ("NamesAccepted", "False", reason, ", ".join(f'"{name}" is already in use' for name in clashing))
@@ -170,7 +174,7 @@ def _accepted_status(definition: JsonObject, taken: dict[str, list[str]], now: s
         for each in (definition.get("status") or {}).get("conditions") or ()
     )
     if conflict is None:
-        conditions = [_ACCEPTED] if was_established else [_ACCEPTED, _ESTABLISHED]
+        conditions = [_NAMES_ACCEPTED] if was_established else [_NAMES_ACCEPTED, _ESTABLISHED]
     else:
         conditions = [conflict] if was_established else [conflict, _NOT_ESTABLISHED]
     status = {**definition["status"], "acceptedNames": accepted}
@@ -180,28 +184,28 @@ def _accepted_status(definition: JsonObject, taken: dict[str, list[str]], now: s
 def _with_conditions(definition: JsonObject, now: str, *conditions: tuple[str, str, str, str]) -> JsonObject:
     """Return the status with these conditions. `lastTransitionTime` changes only with the status of a condition."""
     status = definition["status"]
-    known = {each["type"]: each for each in status.get("conditions") or ()}
+    conditions_by_type = {each["type"]: each for each in status.get("conditions") or ()}
     for type_, truth, reason, message in conditions:
-        was = known.get(type_, {})
+        was = conditions_by_type.get(type_, {})
         since = was.get("lastTransitionTime", now) if was.get("status") == truth else now
-        known[type_] = {
+        conditions_by_type[type_] = {
             "type": type_, "status": truth, "lastTransitionTime": since, "reason": reason, "message": message,
         }  # fmt: skip
-    return {**status, "conditions": list(known.values())}
+    return {**status, "conditions": list(conditions_by_type.values())}
 
 
-def _established(definition: JsonObject, now: str) -> JsonObject:
+def _build_established(definition: JsonObject, now: str) -> JsonObject:
     name, spec = definition["metadata"]["name"], definition["spec"]
     metadata = {"name": name, "uid": _uid(name), "resourceVersion": "", "generation": 1, "creationTimestamp": now}
     status = {"acceptedNames": spec["names"], "storedVersions": [version["name"] for version in spec["versions"]]}
-    made: JsonObject = {
+    crd: JsonObject = {
         "kind": DEFINITIONS.kind,
         "apiVersion": DEFINITIONS.api_version,
         "metadata": metadata,
         "spec": spec,
         "status": status,
     }
-    return {**made, "status": _with_conditions(made, now, _ACCEPTED, _ESTABLISHED)}
+    return {**crd, "status": _with_conditions(crd, now, _NAMES_ACCEPTED, _ESTABLISHED)}
 
 
 def _uid(name: str) -> str:

@@ -19,20 +19,20 @@ from grove.api.validation.field_errors import (
     not_supported,
     required,
 )
-from grove.cluster.apiserver.registry.metadata import unreadable
+from grove.cluster.apiserver.registry.metadata import build_unreadable_error
 from grove.cluster.apiserver.status_errors import immutable, unsupported_field
 from grove.cluster.built_in_resources import DEFINITIONS
 from grove.cluster.resource_registry import is_established
 from grove.cluster.schemas.formats import is_known_format
-from grove.cluster.schemas.structural import SchemaShape, structural_errors
+from grove.cluster.schemas.structural import SchemaShape, validate_structural_schema
 
 _LABEL = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
-_LABEL_WORDS = (
+_LABEL_MESSAGE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
     "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
     "'[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
-_MIXED_CASE = f"may have mixed case, but should otherwise match: {_LABEL_WORDS}"
+_MIXED_CASE = f"may have mixed case, but should otherwise match: {_LABEL_MESSAGE}"
 _APPROVAL = "api-approved.kubernetes.io"
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -116,87 +116,87 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     stored_versions: list[str] | None = None
 
 
-def check_definition_shape(obj: JsonObject) -> None:
+def check_crd_spec(obj: JsonObject) -> None:
     """Raise 400 for wrong types in the spec."""
     try:
         msgspec.convert(obj.get("spec") or {}, _Spec)
-    except msgspec.ValidationError as problem:
-        where = str(problem).replace("`$.", "`$.spec.").replace("`$`", "`$.spec`")
-        raise unreadable(DEFINITIONS, f"json: {where}") from None
+    except msgspec.ValidationError as error:
+        where = str(error).replace("`$.", "`$.spec.").replace("`$`", "`$.spec`")
+        raise build_unreadable_error(DEFINITIONS, f"json: {where}") from None
     except RecursionError:
-        raise unreadable(DEFINITIONS, "json: the schema is nested too deeply") from None
+        raise build_unreadable_error(DEFINITIONS, "json: the schema is nested too deeply") from None
 
 
-def check_definition_status(obj: JsonObject) -> None:
+def check_crd_status(obj: JsonObject) -> None:
     """Raise 400 for wrong types in the status."""
     try:
         msgspec.convert(obj.get("status") or {}, _Status)
-    except msgspec.ValidationError as problem:
-        where = str(problem).replace("`$.", "`$.status.").replace("`$`", "`$.status`")
-        raise unreadable(DEFINITIONS, f"json: {where}") from None
+    except msgspec.ValidationError as error:
+        where = str(error).replace("`$.", "`$.status.").replace("`$`", "`$.status`")
+        raise build_unreadable_error(DEFINITIONS, f"json: {where}") from None
 
 
-def definition_errors(obj: JsonObject) -> list[FieldError]:
+def validate_crd(obj: JsonObject) -> list[FieldError]:
     """Return the errors of a CRD whose types are right."""
     spec = msgspec.convert(obj["spec"], _Spec)
     stored = (obj.get("status") or {}).get("storedVersions")
     return [
-        *_name_errors(obj["metadata"]["name"], spec),
-        *_approval_errors(obj, spec),
-        *_group_errors(spec),
-        *_scope_errors(spec),
-        *_version_errors(spec),
-        *_names_errors(spec.names),
-        *_conversion_errors(spec),
-        *_shared_errors(obj["spec"]),
-        *_stored_errors(spec, stored),
+        *_validate_name(obj["metadata"]["name"], spec),
+        *_validate_approval(obj, spec),
+        *_validate_group(spec),
+        *_validate_scope(spec),
+        *_validate_versions(spec),
+        *_validate_names(spec.names),
+        *_validate_conversion(spec),
+        *_validate_version_fields(obj["spec"]),
+        *_validate_stored_versions(spec, stored),
     ]
 
 
-def definition_change_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
+def validate_crd_update(old: JsonObject, new: JsonObject) -> list[FieldError]:
     before, after = old["spec"], new["spec"]
-    fixed = {"spec.group": (before.get("group"), after.get("group"))}
+    immutable_fields = {"spec.group": (before.get("group"), after.get("group"))}
     if is_established(old):
-        fixed |= {
+        immutable_fields |= {
             "spec.scope": (before.get("scope"), after.get("scope")),
             "spec.names.kind": (before["names"].get("kind"), after["names"].get("kind")),
             "spec.names.plural": (before["names"].get("plural"), after["names"].get("plural")),
         }
-    errors = [immutable(path, value) for path, (was, value) in fixed.items() if was != value]
+    errors = [immutable(path, value) for path, (was, value) in immutable_fields.items() if was != value]
     # The names of an established CRD are immutable, so an unchanged spec is not validated again.
-    return errors or ([] if before == after else definition_errors(new))
+    return errors or ([] if before == after else validate_crd(new))
 
 
-def definition_warnings(obj: JsonObject) -> list[str]:
+def find_crd_warnings(obj: JsonObject) -> list[str]:
     """Return warnings for unknown formats, which are accepted."""
     versions = (obj.get("spec") or {}).get("versions") or ()
     schemas = [(version.get("schema") or {}).get("openAPIV3Schema") or {} for version in versions]
-    unknown = dict.fromkeys(form for schema in schemas for form in _formats(schema) if not is_known_format(form))
+    unknown = dict.fromkeys(form for schema in schemas for form in _iter_formats(schema) if not is_known_format(form))
     return [f'unrecognized format "{form}"' for form in unknown]
 
 
-def _formats(schema: Any) -> Iterator[str]:
+def _iter_formats(schema: Any) -> Iterator[str]:
     if isinstance(schema, dict):
         if isinstance(form := schema.get("format"), str) and form and schema.get("type") == "string":
             yield form
         for word in ("properties", "items", "additionalProperties"):
             inner = schema.get(word)
             yield from (
-                (each for one in inner.values() for each in _formats(one))
+                (each for one in inner.values() for each in _iter_formats(one))
                 if (word == "properties" and isinstance(inner, dict))
-                else _formats(inner)
+                else _iter_formats(inner)
             )
 
 
 # The CRD itself
 
 
-def _name_errors(name: str, spec: _Spec) -> Iterator[FieldError]:
+def _validate_name(name: str, spec: _Spec) -> Iterator[FieldError]:
     if name != f"{spec.names.plural}.{spec.group}":
         yield invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
 
 
-def _approval_errors(obj: JsonObject, spec: _Spec) -> Iterator[FieldError]:
+def _validate_approval(obj: JsonObject, spec: _Spec) -> Iterator[FieldError]:
     is_protected = any(spec.group == group or spec.group.endswith(f".{group}") for group in ("k8s.io", "kubernetes.io"))
     if not is_protected:
         return
@@ -205,47 +205,47 @@ def _approval_errors(obj: JsonObject, spec: _Spec) -> Iterator[FieldError]:
     if not approval:
         yield required(path, f'protected groups must have approval annotation "{_APPROVAL}", {see}')
     elif "://" not in approval and not approval.startswith("unapproved"):
-        words = f'protected groups must have approval annotation "{_APPROVAL}" with either a URL or a reason starting'
-        yield invalid(path, approval, f'{words} with "unapproved", {see}')
+        message = f'protected groups must have approval annotation "{_APPROVAL}" with either a URL or a reason starting'
+        yield invalid(path, approval, f'{message} with "unapproved", {see}')
 
 
-def _group_errors(spec: _Spec) -> Iterator[FieldError]:
+def _validate_group(spec: _Spec) -> Iterator[FieldError]:
     if not spec.group:
         yield required("spec.group", "")
     elif "." not in spec.group:
         yield invalid("spec.group", spec.group, "should be a domain with at least one dot")
 
 
-def _scope_errors(spec: _Spec) -> Iterator[FieldError]:
+def _validate_scope(spec: _Spec) -> Iterator[FieldError]:
     if not spec.scope:
         yield required("spec.scope", "")
     elif spec.scope not in ("Cluster", "Namespaced"):
         yield not_supported("spec.scope", spec.scope, ("Cluster", "Namespaced"))
 
 
-def _version_errors(spec: _Spec) -> Iterator[FieldError]:
+def _validate_versions(spec: _Spec) -> Iterator[FieldError]:
     versions = spec.versions or []
     if spec.preserve_unknown_fields:
         instead = "set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         yield invalid("spec.preserveUnknownFields", True, f"cannot set to true, {instead}")
     for index, version in enumerate(versions):
         if not _LABEL.fullmatch(version.name):
-            yield invalid(f"spec.versions[{index}].name", version.name, _LABEL_WORDS)
+            yield invalid(f"spec.versions[{index}].name", version.name, _LABEL_MESSAGE)
         if version.deprecation_warning is not None and not version.deprecated:
             where = f"spec.versions[{index}].deprecationWarning"
             yield invalid(where, version.deprecation_warning, "can only be set for deprecated versions")
         if version.schema is None or version.schema.schema is None:
             yield required(f"spec.versions[{index}].schema.openAPIV3Schema", "")
     if versions and not _LABEL.fullmatch(versions[0].name):
-        yield invalid("spec.version", versions[0].name, _LABEL_WORDS)
+        yield invalid("spec.version", versions[0].name, _LABEL_MESSAGE)
     if len({version.name for version in versions}) < len(versions):
-        yield invalid("spec.versions", _shown_versions(versions), "must contain unique version names")
+        yield invalid("spec.versions", _format_versions(versions), "must contain unique version names")
     if sum(version.storage for version in versions) != 1:
         detail = "must have exactly one version marked as storage version"
-        yield invalid("spec.versions", _shown_versions(versions), detail)
+        yield invalid("spec.versions", _format_versions(versions), detail)
 
 
-def _shown_versions(versions: list[_Version]) -> Verbatim:
+def _format_versions(versions: list[_Version]) -> Verbatim:
     """Return the versions as a real API server prints them: as Go structs."""
     shown = [
         {"Name": version.name, "Served": version.served, "Storage": version.storage, "Deprecated": version.deprecated,
@@ -256,35 +256,35 @@ def _shown_versions(versions: list[_Version]) -> Verbatim:
     return Verbatim(msgspec.json.encode(shown or None).decode())
 
 
-def _names_errors(names: _Names) -> Iterator[FieldError]:
+def _validate_names(names: _Names) -> Iterator[FieldError]:
     path = "spec.names"
-    yield from _label_errors(f"{path}.plural", names.plural)
-    yield from _label_errors(f"{path}.singular", names.singular)
-    yield from _kind_errors(f"{path}.kind", names.kind)
-    yield from _kind_errors(f"{path}.listKind", names.list_kind)
+    yield from _validate_label(f"{path}.plural", names.plural)
+    yield from _validate_label(f"{path}.singular", names.singular)
+    yield from _validate_kind(f"{path}.kind", names.kind)
+    yield from _validate_kind(f"{path}.listKind", names.list_kind)
     if names.kind and names.kind == names.list_kind:
         yield invalid(f"{path}.listKind", names.list_kind, "kind and listKind may not be the same")
     for field, values in (("shortNames", names.short_names), ("categories", names.categories)):
         for index, value in enumerate(values or ()):
             if not _LABEL.fullmatch(value):
-                yield invalid(f"{path}.{field}[{index}]", value, _LABEL_WORDS)
+                yield invalid(f"{path}.{field}[{index}]", value, _LABEL_MESSAGE)
 
 
-def _label_errors(path: str, value: str) -> Iterator[FieldError]:
+def _validate_label(path: str, value: str) -> Iterator[FieldError]:
     if not value:
         yield required(path, "")
     elif not _LABEL.fullmatch(value):
-        yield invalid(path, value, _LABEL_WORDS)
+        yield invalid(path, value, _LABEL_MESSAGE)
 
 
-def _kind_errors(path: str, value: str) -> Iterator[FieldError]:
+def _validate_kind(path: str, value: str) -> Iterator[FieldError]:
     if not value:
         yield required(path, "")
     elif not _LABEL.fullmatch(value.lower()):
         yield invalid(path, value, _MIXED_CASE)
 
 
-def _conversion_errors(spec: _Spec) -> Iterator[FieldError]:
+def _validate_conversion(spec: _Spec) -> Iterator[FieldError]:
     conversion = spec.conversion or _Conversion("None")
     match conversion.strategy:
         case "None":
@@ -302,7 +302,7 @@ def _conversion_errors(spec: _Spec) -> Iterator[FieldError]:
             yield not_supported("spec.conversion.strategy", other, ("None", "Webhook"))
 
 
-def _stored_errors(spec: _Spec, stored: list[str] | None) -> Iterator[FieldError]:
+def _validate_stored_versions(spec: _Spec, stored: list[str] | None) -> Iterator[FieldError]:
     names = [version.name for version in spec.versions or ()]
     if not stored:
         yield invalid("status.storedVersions", stored or None, "must have at least one stored version")
@@ -325,49 +325,49 @@ def _stored_errors(spec: _Spec, stored: list[str] | None) -> Iterator[FieldError
 # Fields of versions: validated once if they are equal in all versions
 
 
-def _shared_errors(spec: JsonObject) -> list[FieldError]:
+def _validate_version_fields(spec: JsonObject) -> list[FieldError]:
     versions = spec.get("versions") or []
     errors: list[FieldError] = []
     for field, hoisted, check in (
-        ("schema", "spec.validation", _schema_errors),
-        ("subresources", "spec.subresources", _subresource_errors),
-        ("additionalPrinterColumns", "spec.additionalPrinterColumns", _column_errors),
-        ("selectableFields", "spec.selectableFields", _selectable_errors),
+        ("schema", "spec.validation", _validate_schema),
+        ("subresources", "spec.subresources", _validate_subresources),
+        ("additionalPrinterColumns", "spec.additionalPrinterColumns", _validate_columns),
+        ("selectableFields", "spec.selectableFields", _validate_selectable_fields),
     ):
-        said = [(version.get(field), version) for version in versions]
-        if said and all(value == said[0][0] for value, _ in said):
-            said = said[:1]
+        values_by_version = [(version.get(field), version) for version in versions]
+        if values_by_version and all(value == values_by_version[0][0] for value, _ in values_by_version):
+            values_by_version = values_by_version[:1]
             paths = [hoisted]
         else:
             paths = [f"spec.versions[{index}].{field}" for index in range(len(versions))]
-        for path, (value, version) in zip(paths, said, strict=True):
+        for path, (value, version) in zip(paths, values_by_version, strict=True):
             if value:
                 errors += check(value, path, version)
     return errors
 
 
-def _schema_errors(validation: JsonObject, path: str, version: JsonObject) -> list[FieldError]:
+def _validate_schema(validation: JsonObject, path: str, version: JsonObject) -> list[FieldError]:
     schema = validation.get("openAPIV3Schema")
-    return [] if schema is None else structural_errors(schema, f"{path}.openAPIV3Schema")
+    return [] if schema is None else validate_structural_schema(schema, f"{path}.openAPIV3Schema")
 
 
-def _subresource_errors(subresources: JsonObject, path: str, version: JsonObject) -> list[FieldError]:
+def _validate_subresources(subresources: JsonObject, path: str, version: JsonObject) -> list[FieldError]:
     scale = subresources.get("scale")
     if scale is None:
         return []
     paths = msgspec.convert(scale, _Scale)
     return [
-        *_scale_path_errors(f"{path}.scale.specReplicasPath", paths.spec_replicas_path, (".spec",)),
-        *_scale_path_errors(f"{path}.scale.statusReplicasPath", paths.status_replicas_path, (".status",)),
+        *_validate_scale_path(f"{path}.scale.specReplicasPath", paths.spec_replicas_path, (".spec",)),
+        *_validate_scale_path(f"{path}.scale.statusReplicasPath", paths.status_replicas_path, (".status",)),
         *(
-            _scale_path_errors(f"{path}.scale.labelSelectorPath", paths.label_selector_path, (".spec", ".status"))
+            _validate_scale_path(f"{path}.scale.labelSelectorPath", paths.label_selector_path, (".spec", ".status"))
             if paths.label_selector_path
             else ()
         ),
     ]
 
 
-def _scale_path_errors(path: str, value: str, roots: tuple[str, ...]) -> Iterator[FieldError]:
+def _validate_scale_path(path: str, value: str, roots: tuple[str, ...]) -> Iterator[FieldError]:
     if not value:
         yield required(path, "")
     elif not _is_simple_path(value):
@@ -381,7 +381,7 @@ def _is_simple_path(path: str) -> bool:
     return path.startswith(".") and not path.endswith(".") and "{" not in path
 
 
-def _column_errors(columns: list[JsonObject], path: str, version: JsonObject) -> list[FieldError]:
+def _validate_columns(columns: list[JsonObject], path: str, version: JsonObject) -> list[FieldError]:
     errors = []
     for index, raw in enumerate(columns):
         column, where = msgspec.convert(raw, _Column), f"{path}[{index}]"
@@ -400,7 +400,7 @@ def _column_errors(columns: list[JsonObject], path: str, version: JsonObject) ->
     return errors
 
 
-def _selectable_errors(fields: list[JsonObject], path: str, version: JsonObject) -> list[FieldError]:
+def _validate_selectable_fields(fields: list[JsonObject], path: str, version: JsonObject) -> list[FieldError]:
     schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     errors, seen = [], set()
     for index, raw in enumerate(fields):
@@ -409,19 +409,19 @@ def _selectable_errors(fields: list[JsonObject], path: str, version: JsonObject)
             errors.append(required(where, ""))
         elif value in seen:
             errors.append(duplicate(where, value, ""))
-        elif problem := _selectable_problem(value, schema):
-            errors.append(invalid(where, value, problem))
+        elif error_message := _find_selectable_error(value, schema):
+            errors.append(invalid(where, value, error_message))
         seen.add(value)
-    if len(fields) > _MOST_SELECTABLE:
-        errors.append(forbidden(path, f"must have at most {_MOST_SELECTABLE} items"))
+    if len(fields) > _MAX_SELECTABLE:
+        errors.append(forbidden(path, f"must have at most {_MAX_SELECTABLE} items"))
     return errors
 
 
-_MOST_SELECTABLE = 8
+_MAX_SELECTABLE = 8
 _UNTIL_STEP = re.compile(r"[.\[]")
 
 
-def _selectable_problem(path: str, schema: JsonObject) -> str:
+def _find_selectable_error(path: str, schema: JsonObject) -> str:
     if not path.startswith("."):
         return f"is an invalid path: expected [ or . but got: {_UNTIL_STEP.split(path)[0]}"
     found: Any = schema

@@ -7,24 +7,24 @@ from grove.api.types.meta import JsonObject
 API_VERSION = "events.k8s.io/v1"
 
 
-def in_newer_shape(body: bytes) -> bytes:
+def to_events_v1(body: bytes) -> bytes:
     """Convert an event or a list of events."""
     found: JsonObject = msgspec.json.decode(body)
     if "items" not in found:
-        return msgspec.json.encode(newer_event(found))
-    items = [newer_event(item) for item in found["items"]]
+        return msgspec.json.encode(event_to_v1(found))
+    items = [event_to_v1(item) for item in found["items"]]
     return msgspec.json.encode({**found, "apiVersion": API_VERSION, "items": items})
 
 
-def newer_line(line: bytes) -> bytes:
+def line_to_events_v1(line: bytes) -> bytes:
     """Convert one line of a watch."""
     event: JsonObject = msgspec.json.decode(line)
     if event["type"] == "ERROR":
         return line
-    return msgspec.json.encode({**event, "object": newer_event(event["object"])})
+    return msgspec.json.encode({**event, "object": event_to_v1(event["object"])})
 
 
-def newer_event(event: JsonObject) -> JsonObject:
+def event_to_v1(event: JsonObject) -> JsonObject:
     newer = {
         "kind": "Event",
         "apiVersion": API_VERSION,

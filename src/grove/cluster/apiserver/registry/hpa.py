@@ -16,7 +16,7 @@ _SCALE_UP: JsonObject = {
 _MOST_SHOWN = 2
 
 
-def prepared_autoscaler(obj: JsonObject) -> JsonObject:
+def prepare_autoscaler(obj: JsonObject) -> JsonObject:
     spec = part(obj.get("spec"))
     filled = {**spec, "minReplicas": 1 if spec.get("minReplicas") is None else spec["minReplicas"]}
     filled["metrics"] = spec.get("metrics") or _METRICS
@@ -28,16 +28,16 @@ def prepared_autoscaler(obj: JsonObject) -> JsonObject:
     return {**obj, "spec": filled}
 
 
-def targets_cell(spec: JsonObject) -> str:
+def format_targets(spec: JsonObject) -> str:
     """Return the cell of the TARGETS column. Current values are unknown: nothing is measured here."""
-    targets = [_target(metric) for metric in items(spec.get("metrics"))]
+    targets = [_format_target(metric) for metric in items(spec.get("metrics"))]
     if not targets:
         return "<none>"
     more = f" + {len(targets) - _MOST_SHOWN} more..." if len(targets) > _MOST_SHOWN else ""
     return ", ".join(targets[:_MOST_SHOWN]) + more
 
 
-def _target(metric: JsonObject) -> str:
+def _format_target(metric: JsonObject) -> str:
     kind = str(metric.get("type", ""))
     source = part(metric.get(kind[:1].lower() + kind[1:]))
     target = part(source.get("target"))

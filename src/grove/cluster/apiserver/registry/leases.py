@@ -15,11 +15,11 @@ def check_lease_times(obj: JsonObject) -> None:
     for field in ("acquireTime", "renewTime"):
         time = spec.get(field)
         if time is not None and not (isinstance(time, str) and _MICRO_TIME.fullmatch(time)):
-            problem = f'parsing time "{time}" as "2006-01-02T15:04:05.000000Z07:00": it has no microseconds'
-            raise UnreadableError("Lease", "v1", "Lease", problem)
+            error_message = f'parsing time "{time}" as "2006-01-02T15:04:05.000000Z07:00": it has no microseconds'
+            raise UnreadableError("Lease", "v1", "Lease", error_message)
 
 
-def lease_errors(obj: JsonObject) -> list[FieldError]:
+def validate_lease(obj: JsonObject) -> list[FieldError]:
     spec = obj.get("spec") or {}
     errors = []
     duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")

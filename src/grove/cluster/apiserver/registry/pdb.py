@@ -14,14 +14,14 @@ DISRUPTION_TARGET = "DisruptionTarget"
 _ALLOWED = "DisruptionAllowed"
 
 
-def guards(budget: JsonObject, pod: JsonObject) -> bool:
+def covers_pod(budget: JsonObject, pod: JsonObject) -> bool:
     """Return whether the budget covers the pod. An empty selector selects all pods of the namespace, a missing none."""
     selector = budget["spec"].get("selector")
     return selector is not None and selects(selector, pod)
 
 
-def budgets_of(store: Storage, pod: Entry) -> list[Entry]:
-    return [entry for entry in store.table(BUDGETS).entries(pod.namespace) if guards(entry.obj, pod.obj)]
+def find_budgets(store: Storage, pod: Entry) -> list[Entry]:
+    return [entry for entry in store.table(BUDGETS).entries(pod.namespace) if covers_pod(entry.obj, pod.obj)]
 
 
 def is_ready(pod: JsonObject) -> bool:
@@ -29,7 +29,7 @@ def is_ready(pod: JsonObject) -> bool:
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
-def with_allowance(status: JsonObject, now: str) -> JsonObject:
+def with_disruption_allowed(status: JsonObject, now: str) -> JsonObject:
     """Return the status with the DisruptionAllowed condition that follows from its counts."""
     is_allowed = status.get("disruptionsAllowed", 0) > 0
     condition = {
@@ -43,7 +43,7 @@ def with_allowance(status: JsonObject, now: str) -> JsonObject:
     return with_condition(status, condition)
 
 
-def without_allowance(status: JsonObject, why: str, now: str) -> JsonObject:
+def with_sync_failed(status: JsonObject, why: str, now: str) -> JsonObject:
     """Return the status of a budget whose counts are unknown: it allows no disruption."""
     observed = {"observedGeneration": status["observedGeneration"]} if status.get("observedGeneration") else {}
     condition = {

@@ -11,8 +11,8 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, Verbatim, invalid, not_supported, required
-from grove.cluster.apiserver.codec.label_selectors import LabelSelector, selector_errors
-from grove.cluster.apiserver.registry.metadata import label_key_problem, unreadable
+from grove.cluster.apiserver.codec.label_selectors import LabelSelector, validate_selector
+from grove.cluster.apiserver.registry.metadata import build_unreadable_error, find_label_key_error
 from grove.cluster.apiserver.status_errors import invalid as invalid_object
 from grove.cluster.built_in_resources import BUDGETS
 
@@ -20,13 +20,13 @@ _NO_STATUS: JsonObject = {"disruptionsAllowed": 0, "currentHealthy": 0, "desired
 _POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 _STATUSES = ("False", "True", "Unknown")
 _PERCENT = re.compile("[0-9]+%", re.ASCII)
-_PERCENT_WORDS = (
+_PERCENT_MESSAGE = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
     "validation is '[0-9]+%')"
 )
 _NEGATIVE = "must be greater than or equal to 0"
 _REASON = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
-_REASON_WORDS = (
+_REASON_MESSAGE = (
     "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
     "characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or "
     "'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is "
@@ -65,25 +65,25 @@ class _Status(msgspec.Struct, rename="camel"):
     conditions: list[_Condition] | None = None
 
 
-def prepared_budget(obj: JsonObject) -> JsonObject:
+def prepare_budget(obj: JsonObject) -> JsonObject:
     """Return a new budget with zero counts."""
     _read(obj, "spec", _Spec)
     return {**obj, "spec": obj.get("spec") or {}, "status": dict(_NO_STATUS)}
 
 
-def prepared_budget_update(new: JsonObject) -> JsonObject:
+def prepare_budget_update(new: JsonObject) -> JsonObject:
     _read(new, "spec", _Spec)
     return {**new, "spec": new.get("spec") or {}}
 
 
-def budget_errors(obj: JsonObject) -> list[FieldError]:
+def validate_budget(obj: JsonObject) -> list[FieldError]:
     spec = _read(obj, "spec", _Spec)
     errors: list[FieldError] = []
     if spec.min_available is not None and spec.max_unavailable is not None:
-        errors.append(invalid("spec", _shown(obj["spec"]), "minAvailable and maxUnavailable cannot be both set"))
-    errors += _amount_errors(spec.min_available, "spec.minAvailable")
-    errors += _amount_errors(spec.max_unavailable, "spec.maxUnavailable")
-    errors += selector_errors(spec.selector, "spec.selector")
+        errors.append(invalid("spec", _format_spec(obj["spec"]), "minAvailable and maxUnavailable cannot be both set"))
+    errors += _validate_amount(spec.min_available, "spec.minAvailable")
+    errors += _validate_amount(spec.max_unavailable, "spec.maxUnavailable")
+    errors += validate_selector(spec.selector, "spec.selector")
     policy = spec.unhealthy_pod_eviction_policy
     if policy is not None and policy not in _POLICIES:
         errors.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, _POLICIES))
@@ -93,7 +93,7 @@ def budget_errors(obj: JsonObject) -> list[FieldError]:
 def check_budget_status(obj: JsonObject) -> None:
     """Raise 400 for wrong types in the status, 422 for invalid values."""
     status = _read(obj, "status", _Status)
-    errors = [error for index, each in enumerate(status.conditions or ()) for error in _condition_errors(each, index)]
+    errors = [error for index, each in enumerate(status.conditions or ()) for error in _validate_condition(each, index)]
     counts = {
         "disruptionsAllowed": status.disruptions_allowed,
         "currentHealthy": status.current_healthy,
@@ -109,23 +109,23 @@ def _read(obj: JsonObject, field: str, shape: type[Part]) -> Part:
     value: Any = obj.get(field)
     try:
         return msgspec.convert({} if value is None else value, shape)
-    except msgspec.ValidationError as problem:
-        raise unreadable(BUDGETS, f"json: {str(problem).replace('`$', f'`$.{field}')}") from None
+    except msgspec.ValidationError as error:
+        raise build_unreadable_error(BUDGETS, f"json: {str(error).replace('`$', f'`$.{field}')}") from None
 
 
-def _amount_errors(amount: _Amount, where: str) -> list[FieldError]:
+def _validate_amount(amount: _Amount, where: str) -> list[FieldError]:
     match amount:
         case int() if amount < 0:
             return [invalid(where, amount, _NEGATIVE)]
         case str() if not _PERCENT.fullmatch(amount):
-            return [invalid(where, amount, _PERCENT_WORDS)]
+            return [invalid(where, amount, _PERCENT_MESSAGE)]
         case str() if len(digits := amount[:-1].lstrip("0")) > 3 or int(digits or "0") > 100:
             return [invalid(where, amount, "must not be greater than 100%")]
         case _:
             return []
 
 
-def _shown(spec: JsonObject) -> Verbatim:
+def _format_spec(spec: JsonObject) -> Verbatim:
     """Return the spec as a real API server prints it: as a Go struct."""
     shown = {
         "MinAvailable": spec.get("minAvailable"),
@@ -136,13 +136,13 @@ def _shown(spec: JsonObject) -> Verbatim:
     return Verbatim(msgspec.json.encode(shown).decode())
 
 
-def _condition_errors(condition: _Condition, index: int) -> list[FieldError]:
+def _validate_condition(condition: _Condition, index: int) -> list[FieldError]:
     where = f"status.conditions[{index}]"
     errors: list[FieldError] = []
     if not condition.type:
         errors.append(required(f"{where}.type", ""))
-    elif problem := label_key_problem(condition.type):
-        errors.append(invalid(f"{where}.type", condition.type, problem))
+    elif error_message := find_label_key_error(condition.type):
+        errors.append(invalid(f"{where}.type", condition.type, error_message))
     if condition.status not in _STATUSES:
         errors.append(not_supported(f"{where}.status", condition.status, _STATUSES))
     if not condition.last_transition_time:
@@ -150,5 +150,5 @@ def _condition_errors(condition: _Condition, index: int) -> list[FieldError]:
     if not condition.reason:
         errors.append(required(f"{where}.reason", ""))
     elif not _REASON.fullmatch(condition.reason):
-        errors.append(invalid(f"{where}.reason", condition.reason, _REASON_WORDS))
+        errors.append(invalid(f"{where}.reason", condition.reason, _REASON_MESSAGE))
     return errors

@@ -9,27 +9,27 @@ DEFAULT_PREEMPTION = "PreemptLowerPriority"
 _HIGHEST = 1_000_000_000
 
 
-def prepared_class(obj: JsonObject) -> JsonObject:
+def prepare_priority_class(obj: JsonObject) -> JsonObject:
     policy = obj.get("preemptionPolicy", DEFAULT_PREEMPTION)
     return {**obj, "value": obj.get("value", 0), "preemptionPolicy": policy}
 
 
-def priority_errors(obj: JsonObject) -> list[FieldError]:
+def validate_priority_class(obj: JsonObject) -> list[FieldError]:
     name, value = obj["metadata"]["name"], obj["value"]
     if not isinstance(value, int) or isinstance(value, bool):
         return [invalid("value", value, "must be an integer")]
     if name.startswith("system-") and name not in BUILT_IN_PRIORITIES:
-        problem = (
+        error_message = (
             "priority class names with 'system-' prefix are reserved for system use only. error: "
             f"{name} is not a known system priority class"
         )
-        return [forbidden("metadata.name", problem)]
+        return [forbidden("metadata.name", error_message)]
     if value > _HIGHEST and name not in BUILT_IN_PRIORITIES:
         return [forbidden("value", f"maximum allowed value of a user defined priority is {_HIGHEST}")]
     return []
 
 
-def priority_change_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
+def validate_priority_class_update(old: JsonObject, new: JsonObject) -> list[FieldError]:
     fields = ("value", "preemptionPolicy")
     return [
         forbidden(field, "may not be changed in an update.") for field in fields if old.get(field) != new.get(field)

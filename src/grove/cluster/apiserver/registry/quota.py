@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from grove.api.types.meta import JsonObject
 from grove.api.values.quantities import format_resource, parse_milli
-from grove.cluster.apiserver.registry.pods.pod_strategy import PodShape, pod_shape
+from grove.cluster.apiserver.registry.pods.pod_strategy import PodShape, read_pod_spec
 from grove.cluster.apiserver.status_errors import forbidden
 from grove.cluster.built_in_resources import PODS, RESOURCE_QUOTAS, ResourceInfo
 from grove.cluster.storage.store import Change, ChangeType, Entry, Storage
@@ -30,26 +30,26 @@ class QuotaLedger:
         self._quotas = store.table(RESOURCE_QUOTAS)
         self._used: dict[str, Amounts] = {}
         # In a restored store all namespaces with quotas must be counted first.
-        self._unsettled = {quota.namespace: None for quota in self._quotas.entries(None)}
-        store.subscribe(self._follow)
+        self._pending = {quota.namespace: None for quota in self._quotas.entries(None)}
+        store.subscribe(self._on_change)
         self.settle()
 
     def check(self, resource_info: ResourceInfo, namespace: str, obj: JsonObject) -> None:
         """Raise 403 if a quota of the namespace does not allow this new object."""
         if not resource_info.namespaced or not self._quotas.count(namespace):
             return
-        wanted = _charge(resource_info, obj)
+        wanted = _compute_usage(resource_info, obj)
         used = self._used.get(namespace, {})
         for quota in self._quotas.entries(namespace):
             if resource_info is PODS:
                 _check_specified(quota, obj)
-            _check_room(resource_info, quota, obj["metadata"]["name"], wanted=wanted, used=used)
+            _check_limits(resource_info, quota, obj["metadata"]["name"], wanted=wanted, used=used)
 
     def settle(self) -> None:
         """Write the current usage to the status of the quotas that changed."""
-        while self._unsettled:
-            namespace = next(iter(self._unsettled))
-            del self._unsettled[namespace]
+        while self._pending:
+            namespace = next(iter(self._pending))
+            del self._pending[namespace]
             if not self._quotas.count(namespace):
                 self._used.pop(namespace, None)
                 continue
@@ -58,42 +58,42 @@ class QuotaLedger:
             for quota in list(self._quotas.entries(namespace)):
                 self._write_status(quota, self._used[namespace])
 
-    def _follow(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         resource_info, namespace = change.resource_info, change.entry.namespace
         if resource_info is RESOURCE_QUOTAS:
-            self._unsettled[namespace] = None
+            self._pending[namespace] = None
         used = self._used.get(namespace)
         if used is None:
             return
-        before = {} if change.before is None else _charge(resource_info, change.before.obj)
-        after = {} if change.type is ChangeType.DELETED else _charge(resource_info, change.entry.obj)
+        before = {} if change.before is None else _compute_usage(resource_info, change.before.obj)
+        after = {} if change.type is ChangeType.DELETED else _compute_usage(resource_info, change.entry.obj)
         if before != after:
             _add(used, after, 1)
             _add(used, before, -1)
-            self._unsettled[namespace] = None
+            self._pending[namespace] = None
 
     def _count(self, namespace: str) -> Amounts:
         used: Amounts = {}
         for table in self._store.tables():
             if table.resource_info.namespaced:
                 for entry in table.entries(namespace):
-                    _add(used, _charge(table.resource_info, entry.obj), 1)
+                    _add(used, _compute_usage(table.resource_info, entry.obj), 1)
         return used
 
     def _write_status(self, quota: Entry, used: Amounts) -> None:
-        hard = _hard(quota)
+        hard = _hard_limits(quota)
         status = {"hard": hard, "used": {name: format_resource(name, used.get(name, 0)) for name in hard}}
         if quota.obj.get("status") != status:
             self._store.put(RESOURCE_QUOTAS, quota.namespace, quota.name, {**quota.obj, "status": status})
 
 
-def _hard(quota: Entry) -> JsonObject:
+def _hard_limits(quota: Entry) -> JsonObject:
     hard: JsonObject = (quota.obj.get("spec") or {}).get("hard") or {}
     return hard
 
 
-def _check_room(resource_info: ResourceInfo, quota: Entry, name: str, *, wanted: Amounts, used: Amounts) -> None:
-    hard = {resource: parse_milli(limit) for resource, limit in _hard(quota).items()}
+def _check_limits(resource_info: ResourceInfo, quota: Entry, name: str, *, wanted: Amounts, used: Amounts) -> None:
+    hard = {resource: parse_milli(limit) for resource, limit in _hard_limits(quota).items()}
     exceeded = sorted(
         resource
         for resource, limit in hard.items()
@@ -103,51 +103,51 @@ def _check_room(resource_info: ResourceInfo, quota: Entry, name: str, *, wanted:
         raise forbidden(
             resource_info,
             name,
-            f"exceeded quota: {quota.name}, requested: {_shown(exceeded, wanted)}, "
-            f"used: {_shown(exceeded, used)}, limited: {_shown(exceeded, hard)}",
+            f"exceeded quota: {quota.name}, requested: {_format_amounts(exceeded, wanted)}, "
+            f"used: {_format_amounts(exceeded, used)}, limited: {_format_amounts(exceeded, hard)}",
         )
 
 
-def _shown(resources: Iterable[str], amounts: Amounts) -> str:
+def _format_amounts(resources: Iterable[str], amounts: Amounts) -> str:
     return ",".join(f"{resource}={format_resource(resource, amounts.get(resource, 0))}" for resource in resources)
 
 
 def _check_specified(quota: Entry, obj: JsonObject) -> None:
     """Raise 403 unless every container sets the compute resources that the quota limits."""
     missing: dict[str, list[str]] = {}
-    for resource in sorted(_hard(quota)):
+    for resource in sorted(_hard_limits(quota)):
         part = "limits" if resource.startswith("limits.") else "requests"
         name = resource.removeprefix(f"{part}.")
         if name not in _COMPUTE:
             continue
-        for container in pod_shape(obj).containers or ():
+        for container in read_pod_spec(obj).containers or ():
             resources = container.resources
             given = (resources and (resources.limits if part == "limits" else resources.requests)) or {}
             if name not in given:
                 missing.setdefault(container.name or "", []).append(resource)
     if missing:
-        words = "; ".join(f"{','.join(resources)} for: {container}" for container, resources in missing.items())
-        raise forbidden(PODS, obj["metadata"]["name"], f"failed quota: {quota.name}: must specify {words}")
+        message = "; ".join(f"{','.join(resources)} for: {container}" for container, resources in missing.items())
+        raise forbidden(PODS, obj["metadata"]["name"], f"failed quota: {quota.name}: must specify {message}")
 
 
-def _charge(resource_info: ResourceInfo, obj: JsonObject) -> Amounts:
+def _compute_usage(resource_info: ResourceInfo, obj: JsonObject) -> Amounts:
     """Return the amounts that one object uses of the quotas of its namespace."""
     amounts = {f"count/{resource_info.qualified}": _ONE}
     if resource_info.qualified in _PLAIN_COUNTS:
         amounts[resource_info.qualified] = _ONE
     if resource_info is PODS and (obj.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
         amounts["pods"] = _ONE
-        shape = pod_shape(obj)
-        for resource, amount in _totals(shape, "requests").items():
+        shape = read_pod_spec(obj)
+        for resource, amount in _sum_resources(shape, "requests").items():
             amounts[f"requests.{resource}"] = amount
             if resource in _COMPUTE:
                 amounts[resource] = amount
-        for resource, amount in _totals(shape, "limits").items():
+        for resource, amount in _sum_resources(shape, "limits").items():
             amounts[f"limits.{resource}"] = amount
     return amounts
 
 
-def _totals(shape: PodShape, part: str) -> Amounts:
+def _sum_resources(shape: PodShape, part: str) -> Amounts:
     """Return the requests or limits of a pod: the sum of its containers or its largest init container."""
     together: Amounts = {}
     largest: Amounts = {}

@@ -4,7 +4,7 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, invalid, not_supported, required
-from grove.cluster.apiserver.registry.metadata import dns_subdomain_problem, unreadable
+from grove.cluster.apiserver.registry.metadata import build_unreadable_error, find_dns_subdomain_error
 from grove.cluster.apiserver.status_errors import immutable
 from grove.cluster.built_in_resources import ResourceInfo
 
@@ -41,7 +41,7 @@ class _Binding(msgspec.Struct, rename="camel"):
     subjects: list[_Reference] | None = None
 
 
-def prepared_binding(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
+def prepare_binding(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """Return the binding with the API group of each reference. Raises 400 for wrong types."""
     _check_shape(resource_info, obj, _Binding)
     found = dict(obj)
@@ -49,17 +49,17 @@ def prepared_binding(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject
     if reference and not reference.get("apiGroup"):
         found["roleRef"] = {**reference, "apiGroup": _RBAC}
     if subjects := obj.get("subjects"):
-        found["subjects"] = [_prepared_subject(subject) for subject in subjects]
+        found["subjects"] = [_prepare_subject(subject) for subject in subjects]
     return found
 
 
-def _prepared_subject(subject: JsonObject) -> JsonObject:
+def _prepare_subject(subject: JsonObject) -> JsonObject:
     if subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
         return {**subject, "apiGroup": _RBAC}
     return subject
 
 
-def prepared_role(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
+def prepare_role(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """Return the role with its rules, null if there are none. Raises 400 for wrong types."""
     _check_shape(resource_info, obj, _Role)
     return obj if "rules" in obj else {**obj, "rules": None}
@@ -68,28 +68,28 @@ def prepared_role(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
 def _check_shape(resource_info: ResourceInfo, obj: JsonObject, shape: type[msgspec.Struct]) -> None:
     try:
         msgspec.convert(obj, shape)
-    except msgspec.ValidationError as problem:
-        raise unreadable(resource_info, f"json: {problem}") from None
+    except msgspec.ValidationError as error:
+        raise build_unreadable_error(resource_info, f"json: {error}") from None
 
 
-def role_errors(obj: JsonObject) -> list[FieldError]:
+def validate_role(obj: JsonObject) -> list[FieldError]:
     rules = obj.get("rules") or []
     is_cluster_wide = obj["kind"] == "ClusterRole"
-    return [error for index, rule in enumerate(rules) for error in _rule_errors(rule, index, is_cluster_wide)]
+    return [error for index, rule in enumerate(rules) for error in _validate_rule(rule, index, is_cluster_wide)]
 
 
-def _rule_errors(rule: JsonObject, index: int, is_cluster_wide: bool) -> list[FieldError]:
+def _validate_rule(rule: JsonObject, index: int, is_cluster_wide: bool) -> list[FieldError]:
     where = f"rules[{index}]"
     errors = []
     if not rule.get("verbs"):
         errors.append(required(f"{where}.verbs", ""))
     if paths := rule.get("nonResourceURLs"):
         if not is_cluster_wide:
-            problem = "namespaced rules cannot apply to non-resource URLs"
-            errors.append(invalid(f"{where}.nonResourceURLs", paths, problem))
+            error_message = "namespaced rules cannot apply to non-resource URLs"
+            errors.append(invalid(f"{where}.nonResourceURLs", paths, error_message))
         if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
-            problem = "rules cannot apply to both regular resources and non-resource URLs"
-            errors.append(invalid(f"{where}.nonResourceURLs", paths, problem))
+            error_message = "rules cannot apply to both regular resources and non-resource URLs"
+            errors.append(invalid(f"{where}.nonResourceURLs", paths, error_message))
         return errors
     if not rule.get("apiGroups"):
         errors.append(required(f"{where}.apiGroups", "resource rules must supply at least one api group"))
@@ -98,7 +98,7 @@ def _rule_errors(rule: JsonObject, index: int, is_cluster_wide: bool) -> list[Fi
     return errors
 
 
-def binding_errors(obj: JsonObject) -> list[FieldError]:
+def validate_binding(obj: JsonObject) -> list[FieldError]:
     reference = obj.get("roleRef") or {}
     errors = []
     if (group := reference.get("apiGroup", "")) != _RBAC:
@@ -111,19 +111,19 @@ def binding_errors(obj: JsonObject) -> list[FieldError]:
     subjects = obj.get("subjects") or []
     is_cluster_wide = obj["kind"] == "ClusterRoleBinding"
     for index, subject in enumerate(subjects):
-        errors += _subject_errors(subject, f"subjects[{index}]", is_cluster_wide)
+        errors += _validate_subject(subject, f"subjects[{index}]", is_cluster_wide)
     return errors
 
 
-def _subject_errors(subject: JsonObject, where: str, is_cluster_wide: bool) -> list[FieldError]:
+def _validate_subject(subject: JsonObject, where: str, is_cluster_wide: bool) -> list[FieldError]:
     errors = []
     name, group = subject.get("name", ""), subject.get("apiGroup", "")
     if not name:
         errors.append(required(f"{where}.name", ""))
     match subject.get("kind", ""):
         case "ServiceAccount":
-            if name and (problem := dns_subdomain_problem(name)):
-                errors.append(invalid(f"{where}.name", name, problem))
+            if name and (error_message := find_dns_subdomain_error(name)):
+                errors.append(invalid(f"{where}.name", name, error_message))
             if group:
                 errors.append(not_supported(f"{where}.apiGroup", group, ("",)))
             if is_cluster_wide and not subject.get("namespace"):
@@ -136,7 +136,7 @@ def _subject_errors(subject: JsonObject, where: str, is_cluster_wide: bool) -> l
     return errors
 
 
-def binding_change_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
+def validate_binding_update(old: JsonObject, new: JsonObject) -> list[FieldError]:
     """Return an error if the role reference changed. Subjects may change."""
     if old.get("roleRef") == new.get("roleRef"):
         return []

@@ -47,62 +47,66 @@ def _check_shape(obj: JsonObject) -> None:
     """Raise 400 for wrong types in the spec."""
     try:
         msgspec.convert(obj.get("spec") or {}, _Shape)
-    except msgspec.ValidationError as problem:
-        words = "json: " + str(problem).replace("`$", "`$.spec")
-        raise UnreadableError("Service", "v1", "Service", words) from None
+    except msgspec.ValidationError as error:
+        message = "json: " + str(error).replace("`$", "`$.spec")
+        raise UnreadableError("Service", "v1", "Service", message) from None
 
 
-def prepared_service(obj: JsonObject) -> JsonObject:
+def prepare_service(obj: JsonObject) -> JsonObject:
     _check_shape(obj)
-    return {**obj, "spec": _filled(obj.get("spec") or {}, obj["metadata"]["uid"]), "status": {"loadBalancer": {}}}
+    return {
+        **obj,
+        "spec": _with_defaults(obj.get("spec") or {}, obj["metadata"]["uid"]),
+        "status": {"loadBalancer": {}},
+    }
 
 
-def prepared_service_update(old: JsonObject, new: JsonObject) -> JsonObject:
-    """What is left out stays; a new address is noticed by `service_change_errors`."""
+def prepare_service_update(old: JsonObject, new: JsonObject) -> JsonObject:
+    """Return the updated service. Omitted fields keep their values. `validate_service_update` rejects a new address."""
     spec, before = new.get("spec") or {}, old["spec"]
     if spec is before:
         return new
     _check_shape(new)
     filled = {**_DEFAULTS, **spec}
     if filled["type"] != before.get("type"):
-        filled = _without_what_depended(filled, before)
+        filled = _without_type_fields(filled, before)
     if filled["type"] != "ExternalName":
         filled |= {field: before[field] for field in _ADDRESS_FIELDS if field in before and not filled.get(field)}
         if (address := filled.get("clusterIP")) != before.get("clusterIP") and address:
             filled["clusterIPs"] = [address]
     if _has_node_ports(filled) and _has_node_ports(before):
-        filled = _with_ports_kept(filled, before)
-    return {**new, "spec": _filled(filled, old["metadata"]["uid"])}
+        filled = _keep_node_ports(filled, before)
+    return {**new, "spec": _with_defaults(filled, old["metadata"]["uid"])}
 
 
-def _filled(spec: JsonObject, uid: str) -> JsonObject:
+def _with_defaults(spec: JsonObject, uid: str) -> JsonObject:
     filled = {**_DEFAULTS, **spec}
     filled = {**_DEFAULTS_OF.get(filled["type"], _INSIDE), **filled}
     if filled["type"] != "ExternalName":
-        filled |= _addresses(filled, uid)
+        filled |= _build_addresses(filled, uid)
     filled = _with_ports(filled)
     return _with_node_ports(filled, uid) if _has_node_ports(filled) else filled
 
 
-def _without_what_depended(spec: JsonObject, before: JsonObject) -> JsonObject:
+def _without_type_fields(spec: JsonObject, before: JsonObject) -> JsonObject:
     """Return the spec without the fields that the old type added, unless the update changes them."""
     kind = spec["type"]
-    stays = {*_DEFAULTS_OF.get(kind, _INSIDE), *(() if kind == "ExternalName" else _ADDRESS_FIELDS)}
-    gone = {field for field in _DEPENDS_ON_TYPE if field not in stays and spec.get(field) == before.get(field)}
-    kept = {field: value for field, value in spec.items() if field not in gone}
+    supported = {*_DEFAULTS_OF.get(kind, _INSIDE), *(() if kind == "ExternalName" else _ADDRESS_FIELDS)}
+    dropped = {field for field in _DEPENDS_ON_TYPE if field not in supported and spec.get(field) == before.get(field)}
+    kept = {field: value for field, value in spec.items() if field not in dropped}
     if _has_node_ports(kept) or not isinstance(spec.get("ports"), list):
         return kept
-    drawn = {port.get("nodePort") for port in items(before.get("ports"))}
-    return {**kept, "ports": [_without_node_port(port, drawn) for port in spec["ports"]]}
+    allocated = {port.get("nodePort") for port in items(before.get("ports"))}
+    return {**kept, "ports": [_without_node_port(port, allocated) for port in spec["ports"]]}
 
 
-def _without_node_port(port: Any, drawn: set[Any]) -> Any:
-    if not isinstance(port, dict) or port.get("nodePort") not in drawn:
+def _without_node_port(port: Any, allocated: set[Any]) -> Any:
+    if not isinstance(port, dict) or port.get("nodePort") not in allocated:
         return port
     return {field: value for field, value in port.items() if field != "nodePort"}
 
 
-def service_errors(obj: JsonObject) -> list[FieldError]:
+def validate_service(obj: JsonObject) -> list[FieldError]:
     spec = obj["spec"]
     kind = spec.get("type", _DEFAULTS["type"])
     errors: list[FieldError] = []
@@ -112,12 +116,12 @@ def service_errors(obj: JsonObject) -> list[FieldError]:
     if not ports and spec.get("clusterIP") != _HEADLESS and kind != "ExternalName":
         errors.append(required("spec.ports", ""))
     for index, port in enumerate(ports):
-        errors += _port_errors(f"spec.ports[{index}]", port, is_only=len(ports) == 1)
-        errors += _node_port_errors(f"spec.ports[{index}].nodePort", port.get("nodePort"), kind)
+        errors += _validate_port(f"spec.ports[{index}]", port, is_only=len(ports) == 1)
+        errors += _validate_node_port(f"spec.ports[{index}].nodePort", port.get("nodePort"), kind)
     return errors
 
 
-def service_change_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
+def validate_service_update(old: JsonObject, new: JsonObject) -> list[FieldError]:
     before, after = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
     if not before or before == after or new["spec"].get("type") == "ExternalName":
         return []
@@ -127,8 +131,8 @@ def service_change_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
 # Addresses
 
 
-def _addresses(spec: JsonObject, uid: str) -> JsonObject:
-    address = spec.get("clusterIP") or _address(uid)
+def _build_addresses(spec: JsonObject, uid: str) -> JsonObject:
+    address = spec.get("clusterIP") or _allocate_address(uid)
     if address == _HEADLESS and not spec.get("selector"):
         # The endpoints are written by the user and may be of either IP family.
         families = {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
@@ -137,7 +141,7 @@ def _addresses(spec: JsonObject, uid: str) -> JsonObject:
     return {"clusterIP": address, "clusterIPs": [address], **families}
 
 
-def _address(uid: str) -> str:
+def _allocate_address(uid: str) -> str:
     """Return an address derived from the uid, so that it does not depend on the order of requests."""
     number = zlib.crc32(uid.encode()) & 0xFFFFF
     return f"10.{96 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
@@ -150,11 +154,11 @@ def _with_ports(spec: JsonObject) -> JsonObject:
     ports = spec.get("ports")
     if not isinstance(ports, list):
         return spec
-    filled = [_port(port) if isinstance(port, dict) else port for port in ports]
+    filled = [_port_with_defaults(port) if isinstance(port, dict) else port for port in ports]
     return {**spec, "ports": filled}
 
 
-def _port(port: JsonObject) -> JsonObject:
+def _port_with_defaults(port: JsonObject) -> JsonObject:
     return {"protocol": "TCP", **port, "targetPort": port.get("targetPort") or port.get("port")}
 
 
@@ -163,40 +167,40 @@ def _has_node_ports(spec: JsonObject) -> bool:
     return kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False)
 
 
-def _with_ports_kept(spec: JsonObject, before: JsonObject) -> JsonObject:
+def _keep_node_ports(spec: JsonObject, before: JsonObject) -> JsonObject:
     """Keep the node ports of service ports that the update does not set."""
     if not isinstance(spec.get("ports"), list):
         return spec
-    drawn = {(port.get("port"), port.get("protocol")): port.get("nodePort") for port in items(before.get("ports"))}
+    allocated = {(port.get("port"), port.get("protocol")): port.get("nodePort") for port in items(before.get("ports"))}
     ports = []
     for port in spec["ports"]:
-        known = drawn.get((port.get("port"), port.get("protocol", "TCP"))) if isinstance(port, dict) else None
-        ports.append({**port, "nodePort": known} if known and not port.get("nodePort") else port)
+        node_port = allocated.get((port.get("port"), port.get("protocol", "TCP"))) if isinstance(port, dict) else None
+        ports.append({**port, "nodePort": node_port} if node_port and not port.get("nodePort") else port)
     return {**spec, "ports": ports}
 
 
 def _with_node_ports(spec: JsonObject, uid: str) -> JsonObject:
     """Assign missing node ports, derived from the uid. A port has the same node port for every protocol."""
-    taken = {port["nodePort"]: port.get("port") for port in items(spec.get("ports")) if port.get("nodePort")}
+    used = {port["nodePort"]: port.get("port") for port in items(spec.get("ports")) if port.get("nodePort")}
     ports = []
     for port in items(spec.get("ports")):
-        if not port.get("nodePort") and (drawn := _drawn(taken, uid, port.get("port"))):
-            port = {**port, "nodePort": drawn}
+        if not port.get("nodePort") and (allocated := _allocate_node_port(used, uid, port.get("port"))):
+            port = {**port, "nodePort": allocated}
         ports.append(port)
     return {**spec, "ports": ports} if ports else spec
 
 
-def _drawn(taken: dict[int, Any], uid: str, number: Any) -> int | None:
+def _allocate_node_port(used: dict[int, Any], uid: str, number: Any) -> int | None:
     """Return a node port that no other port of the service uses, or None if there is none."""
     first = zlib.crc32(f"{uid}/{number}".encode())
     for step in range(len(_NODE_PORTS)):
         candidate = _NODE_PORTS[(first + step) % len(_NODE_PORTS)]
-        if taken.setdefault(candidate, number) == number:
+        if used.setdefault(candidate, number) == number:
             return candidate
     return None
 
 
-def _port_errors(path: str, port: JsonObject, *, is_only: bool) -> list[FieldError]:
+def _validate_port(path: str, port: JsonObject, *, is_only: bool) -> list[FieldError]:
     errors = []
     if not is_only and not port.get("name"):
         errors.append(required(f"{path}.name", ""))
@@ -207,7 +211,7 @@ def _port_errors(path: str, port: JsonObject, *, is_only: bool) -> list[FieldErr
     return errors
 
 
-def _node_port_errors(path: str, number: Any, kind: str) -> list[FieldError]:
+def _validate_node_port(path: str, number: Any, kind: str) -> list[FieldError]:
     if not isinstance(number, int) or number == 0:
         return []
     if kind not in ("NodePort", "LoadBalancer"):

@@ -7,86 +7,90 @@ server is given.
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, invalid
 from grove.api.values.quantities import QuantityError, parse_milli
-from grove.cluster.apiserver.admission.webhook_config_validation import prepared_webhooks, webhook_errors
+from grove.cluster.apiserver.admission.webhook_config_validation import prepare_webhooks, validate_webhooks
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.registry.configmaps_secrets import config_change_errors, config_errors, prepared_config
+from grove.cluster.apiserver.registry.configmaps_secrets import prepare_config, validate_config, validate_config_update
 from grove.cluster.apiserver.registry.controller_revisions import (
-    prepared_revision,
-    revision_change_errors,
-    revision_errors,
+    prepare_revision,
+    validate_revision,
+    validate_revision_update,
 )
-from grove.cluster.apiserver.registry.crd_strategy import prepared_definition, prepared_definition_update
+from grove.cluster.apiserver.registry.crd_strategy import prepare_crd, prepare_crd_update
 from grove.cluster.apiserver.registry.crd_validation import (
-    check_definition_shape,
-    check_definition_status,
-    definition_change_errors,
-    definition_errors,
-    definition_warnings,
+    check_crd_spec,
+    check_crd_status,
+    find_crd_warnings,
+    validate_crd,
+    validate_crd_update,
 )
-from grove.cluster.apiserver.registry.hpa import prepared_autoscaler
-from grove.cluster.apiserver.registry.leases import check_lease_times, lease_errors
+from grove.cluster.apiserver.registry.hpa import prepare_autoscaler
+from grove.cluster.apiserver.registry.leases import check_lease_times, validate_lease
 from grove.cluster.apiserver.registry.pdb_validation import (
-    budget_errors,
     check_budget_status,
-    prepared_budget,
-    prepared_budget_update,
+    prepare_budget,
+    prepare_budget_update,
+    validate_budget,
 )
 from grove.cluster.apiserver.registry.pods.pod_strategy import (
-    new_pod_errors,
-    pod_update_errors,
-    prepared_pod,
-    prepared_pod_update,
+    prepare_pod,
+    prepare_pod_update,
+    validate_pod,
+    validate_pod_update,
 )
-from grove.cluster.apiserver.registry.priority_classes import prepared_class, priority_change_errors, priority_errors
+from grove.cluster.apiserver.registry.priority_classes import (
+    prepare_priority_class,
+    validate_priority_class,
+    validate_priority_class_update,
+)
 from grove.cluster.apiserver.registry.rbac_objects import (
-    binding_change_errors,
-    binding_errors,
-    prepared_binding,
-    prepared_role,
-    role_errors,
+    prepare_binding,
+    prepare_role,
+    validate_binding,
+    validate_binding_update,
+    validate_role,
 )
 from grove.cluster.apiserver.registry.services import (
-    prepared_service,
-    prepared_service_update,
-    service_change_errors,
-    service_errors,
+    prepare_service,
+    prepare_service_update,
+    validate_service,
+    validate_service_update,
 )
 from grove.cluster.apiserver.status_errors import unsupported_field
 from grove.cluster.built_in_resources import BUDGETS, DEFINITIONS, ResourceInfo
 
 
-def prepared_for_creation(context: Context, resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
+def prepare_for_create(context: Context, resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """Return the new object with defaults, as it will be stored if it is valid."""
     match resource_info.qualified:
         case "pods":
-            return prepared_pod(context, obj)
+            return prepare_pod(context, obj)
         case "namespaces":
-            return _prepared_namespace(obj)
+            return _prepare_namespace(obj)
         case "services":
-            return prepared_service(obj)
+            return prepare_service(obj)
         case "leases.coordination.k8s.io":
             check_lease_times(obj)
             return obj
         case "priorityclasses.scheduling.k8s.io":
-            return prepared_class(obj)
+            return prepare_priority_class(obj)
         case "configmaps" | "secrets":
-            return prepared_config(resource_info, obj)
+            return prepare_config(resource_info, obj)
         case "horizontalpodautoscalers.autoscaling":
-            return prepared_autoscaler({key: value for key, value in obj.items() if key != "status"})
+            return prepare_autoscaler({key: value for key, value in obj.items() if key != "status"})
         case "controllerrevisions.apps":
-            return prepared_revision(obj)
+            return prepare_revision(obj)
         case "poddisruptionbudgets.policy":
-            return prepared_budget(obj)
+            return prepare_budget(obj)
         case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
-            return prepared_role(resource_info, obj)
+            return prepare_role(resource_info, obj)
         case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
-            return prepared_binding(resource_info, obj)
+            return prepare_binding(resource_info, obj)
         case _ if resource_info.group == "admissionregistration.k8s.io":
-            return prepared_webhooks(resource_info, obj)
+            return prepare_webhooks(resource_info, obj)
         case "customresourcedefinitions.apiextensions.k8s.io":
-            check_definition_shape(obj)
-            context.warnings += definition_warnings(obj)
-            return prepared_definition(obj)
+            check_crd_spec(obj)
+            context.warnings += find_crd_warnings(obj)
+            return prepare_crd(obj)
         case "nodes":
             # A kubelet registers its node with a status.
             return obj
@@ -96,48 +100,48 @@ def prepared_for_creation(context: Context, resource_info: ResourceInfo, obj: Js
             return obj
 
 
-def creation_errors(resource_info: ResourceInfo, obj: JsonObject) -> list[FieldError]:
+def validate_create(resource_info: ResourceInfo, obj: JsonObject) -> list[FieldError]:
     match resource_info.qualified:
         case "pods":
-            return new_pod_errors(obj)
+            return validate_pod(obj)
         case "configmaps" | "secrets":
-            return config_errors(obj)
+            return validate_config(obj)
         case "resourcequotas":
-            return _quota_errors(obj)
+            return _validate_quota(obj)
         case "services":
-            return service_errors(obj)
+            return validate_service(obj)
         case "leases.coordination.k8s.io":
-            return lease_errors(obj)
+            return validate_lease(obj)
         case "events":
-            return _event_errors(obj)
+            return _validate_event(obj)
         case "priorityclasses.scheduling.k8s.io":
-            return priority_errors(obj)
+            return validate_priority_class(obj)
         case "customresourcedefinitions.apiextensions.k8s.io":
-            return definition_errors(obj)
+            return validate_crd(obj)
         case "controllerrevisions.apps":
-            return revision_errors(obj)
+            return validate_revision(obj)
         case "poddisruptionbudgets.policy":
-            return budget_errors(obj)
+            return validate_budget(obj)
         case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
-            return role_errors(obj)
+            return validate_role(obj)
         case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
-            return binding_errors(obj)
+            return validate_binding(obj)
         case _ if resource_info.group == "admissionregistration.k8s.io":
-            return webhook_errors(obj)
+            return validate_webhooks(obj)
         case _:
             return []
 
 
-def prepared_for_update(resource_info: ResourceInfo, old: JsonObject, new: JsonObject) -> JsonObject:
+def prepare_for_update(resource_info: ResourceInfo, old: JsonObject, new: JsonObject) -> JsonObject:
     match resource_info.qualified:
         case "pods":
-            return prepared_pod_update(old, new)
+            return prepare_pod_update(old, new)
         case "configmaps" | "secrets":
-            return prepared_config(resource_info, new)
+            return prepare_config(resource_info, new)
         case "horizontalpodautoscalers.autoscaling":
-            return prepared_autoscaler(new)
+            return prepare_autoscaler(new)
         case "services":
-            return prepared_service_update(old, new)
+            return prepare_service_update(old, new)
         case "leases.coordination.k8s.io":
             check_lease_times(new)
             return new
@@ -145,18 +149,18 @@ def prepared_for_update(resource_info: ResourceInfo, old: JsonObject, new: JsonO
             labels = {**(new["metadata"].get("labels") or {}), **_name_label(old)}
             return {**new, "metadata": {**new["metadata"], "labels": labels}, "spec": old["spec"]}
         case "controllerrevisions.apps":
-            return prepared_revision(new)
+            return prepare_revision(new)
         case "poddisruptionbudgets.policy":
-            return prepared_budget_update(new)
+            return prepare_budget_update(new)
         case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
-            return prepared_role(resource_info, new)
+            return prepare_role(resource_info, new)
         case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
-            return prepared_binding(resource_info, new)
+            return prepare_binding(resource_info, new)
         case _ if resource_info.group == "admissionregistration.k8s.io":
-            return prepared_webhooks(resource_info, new)
+            return prepare_webhooks(resource_info, new)
         case "customresourcedefinitions.apiextensions.k8s.io":
-            check_definition_shape(new)
-            return prepared_definition_update(old, new)
+            check_crd_spec(new)
+            return prepare_crd_update(old, new)
         case _:
             return new
 
@@ -164,42 +168,42 @@ def prepared_for_update(resource_info: ResourceInfo, old: JsonObject, new: JsonO
 def check_status(resource_info: ResourceInfo, new: JsonObject) -> None:
     """Raise 400 for wrong types in a status, 422 for invalid values."""
     if resource_info is DEFINITIONS:
-        check_definition_status(new)
+        check_crd_status(new)
     elif resource_info is BUDGETS:
         check_budget_status(new)
 
 
-def update_errors(resource_info: ResourceInfo, old: JsonObject, new: JsonObject) -> list[FieldError]:
+def validate_update(resource_info: ResourceInfo, old: JsonObject, new: JsonObject) -> list[FieldError]:
     match resource_info.qualified:
         case "pods":
-            return pod_update_errors(old, new)
+            return validate_pod_update(old, new)
         case "configmaps" | "secrets":
-            return config_change_errors(old, new)
+            return validate_config_update(old, new)
         case "resourcequotas":
-            return _quota_errors(new)
+            return _validate_quota(new)
         case "services":
-            return service_change_errors(old, new) + service_errors(new)
+            return validate_service_update(old, new) + validate_service(new)
         case "leases.coordination.k8s.io":
-            return lease_errors(new)
+            return validate_lease(new)
         case "priorityclasses.scheduling.k8s.io":
-            return priority_change_errors(old, new)
+            return validate_priority_class_update(old, new)
         case "customresourcedefinitions.apiextensions.k8s.io":
-            return definition_change_errors(old, new)
+            return validate_crd_update(old, new)
         case "controllerrevisions.apps":
-            return revision_change_errors(old, new)
+            return validate_revision_update(old, new)
         case "poddisruptionbudgets.policy":
-            return budget_errors(new)
+            return validate_budget(new)
         case "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io":
-            return role_errors(new)
+            return validate_role(new)
         case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
-            return binding_errors(new) + binding_change_errors(old, new)
+            return validate_binding(new) + validate_binding_update(old, new)
         case _ if resource_info.group == "admissionregistration.k8s.io":
-            return webhook_errors(new)
+            return validate_webhooks(new)
         case _:
             return []
 
 
-def _prepared_namespace(obj: JsonObject) -> JsonObject:
+def _prepare_namespace(obj: JsonObject) -> JsonObject:
     metadata = obj["metadata"]
     labels = {**(metadata.get("labels") or {}), **_name_label(obj)}
     return {
@@ -214,17 +218,17 @@ def _name_label(obj: JsonObject) -> dict[str, str]:
     return {"kubernetes.io/metadata.name": obj["metadata"]["name"]}
 
 
-def _event_errors(obj: JsonObject) -> list[FieldError]:
+def _validate_event(obj: JsonObject) -> list[FieldError]:
     """Return an error unless the event is in the namespace of its object; cluster-scoped objects use `default`."""
     about = obj.get("involvedObject") or {}
     namespace = about.get("namespace", "") if isinstance(about, dict) else ""
-    home = obj["metadata"]["namespace"]
-    if namespace == home or (not namespace and home == "default"):
+    event_namespace = obj["metadata"]["namespace"]
+    if namespace == event_namespace or (not namespace and event_namespace == "default"):
         return []
     return [invalid("involvedObject.namespace", namespace, "does not match event.namespace")]
 
 
-def _quota_errors(obj: JsonObject) -> list[FieldError]:
+def _validate_quota(obj: JsonObject) -> list[FieldError]:
     spec = obj.get("spec") or {}
     errors = [unsupported_field(f"spec.{field}") for field in ("scopes", "scopeSelector") if spec.get(field)]
     hard = spec.get("hard", {})

@@ -1,8 +1,8 @@
 """POST: creates an object."""
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.apiserver.admission.webhook_hooks import mutated, validate
-from grove.cluster.apiserver.auth.rbac_escalation import confirm_grant
+from grove.cluster.apiserver.admission.webhook_hooks import mutate, validate
+from grove.cluster.apiserver.auth.rbac_escalation import check_escalation
 from grove.cluster.apiserver.codec.request_decoding import (
     FieldValidation,
     WriteOptions,
@@ -11,13 +11,13 @@ from grove.cluster.apiserver.codec.request_decoding import (
 )
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.field_validation import (
-    Refusal,
-    refused_body,
-    schema_errors,
-    without_unknown_fields,
+    ErrorBuilder,
+    build_body_error,
+    prune_and_default,
+    validate_schema,
 )
-from grove.cluster.apiserver.registry.metadata import MetaShape, born_metadata, metadata_errors, read_shape
-from grove.cluster.apiserver.registry.strategies import creation_errors, prepared_for_creation
+from grove.cluster.apiserver.registry.metadata import MetaShape, build_metadata, read_shape, validate_metadata
+from grove.cluster.apiserver.registry.strategies import prepare_for_create, validate_create
 from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import (
     already_exists,
@@ -43,7 +43,8 @@ def create(context: Context, target: RequestInfo, request: Request) -> Response:
     options = read_write_options(request)
     given = read_object(resource_info, request)
     return Response(
-        status=201, body=context.shown(create_object(context, target, given, options, refusal=refused_body))
+        status=201,
+        body=context.encode_entry(create_object(context, target, given, options, build_error=build_body_error)),
     )
 
 
@@ -53,29 +54,29 @@ def create_object(
     given: JsonObject,
     options: WriteOptions,
     *,
-    refusal: Refusal,
+    build_error: ErrorBuilder,
     ownership: Ownership | None = None,
 ) -> Entry:
     """Store `given` as a new object. `ownership` is given if the caller has computed it (server-side apply)."""
     resource_info = target.resource_info
     shape = read_shape(resource_info, given)
-    _check_place(target, shape)
-    given = without_unknown_fields(context, resource_info, given, options=options, refusal=refusal)
-    obj = _born(context, target, given, shape)
+    _check_metadata(target, shape)
+    given = prune_and_default(context, resource_info, given, options=options, build_error=build_error)
+    obj = _build_new_object(context, target, given, shape)
     name = obj["metadata"]["name"]
     if resource_info.namespaced:
         _check_namespace(context, resource_info, target.namespace, name)
     if resource_info.custom is not None and resource_info.custom.is_terminating:
         raise forbidden(resource_info, name, "create not allowed while custom resource definition is terminating")
-    wanted = obj = prepared_for_creation(context, resource_info, obj)
-    changed = mutated(context, target, obj, None)
+    wanted = obj = prepare_for_create(context, resource_info, obj)
+    changed = mutate(context, target, obj, None)
     if changed is not obj:
-        obj = prepared_for_creation(context, resource_info, _conformed(context, resource_info, changed))
+        obj = prepare_for_create(context, resource_info, _prune_changed(context, resource_info, changed))
     obj = context.admit(target, name, obj, None)
-    errors = metadata_errors(resource_info, obj["metadata"]) + creation_errors(resource_info, obj)
-    if errors := errors + schema_errors(context, resource_info, obj):
+    errors = validate_metadata(resource_info, obj["metadata"]) + validate_create(resource_info, obj)
+    if errors := errors + validate_schema(context, resource_info, obj):
         raise invalid(resource_info, name, errors)
-    confirm_grant(context, target, obj)
+    check_escalation(context, target, obj)
     validate(context, target, obj, None)
     context.quotas.check(resource_info, target.namespace, obj)
     _check_name_is_free(context, resource_info, target.namespace, name)
@@ -87,21 +88,23 @@ def create_object(
     return context.store.put(resource_info, target.namespace, name, obj, ownership)
 
 
-def _conformed(context: Context, resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
+def _prune_changed(context: Context, resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """Prune and default an object that a webhook changed."""
     options = WriteOptions(validation=FieldValidation.IGNORE)
-    return without_unknown_fields(context, resource_info, obj, options=options, refusal=refused_body)
+    return prune_and_default(context, resource_info, obj, options=options, build_error=build_body_error)
 
 
-def _check_place(target: RequestInfo, shape: MetaShape) -> None:
+def _check_metadata(target: RequestInfo, shape: MetaShape) -> None:
     if target.resource_info.namespaced and shape.namespace not in (None, "", target.namespace):
         raise other_namespace()
     if shape.resource_version:
         raise bad_request("resourceVersion should not be set on objects to be created")
 
 
-def _born(context: Context, target: RequestInfo, given: JsonObject, shape: MetaShape) -> JsonObject:
-    metadata = born_metadata(target.resource_info, target.namespace, shape, given.get("metadata") or {}, context.random)
+def _build_new_object(context: Context, target: RequestInfo, given: JsonObject, shape: MetaShape) -> JsonObject:
+    metadata = build_metadata(
+        target.resource_info, target.namespace, shape, given.get("metadata") or {}, context.random
+    )
     metadata["creationTimestamp"] = context.now()
     return {**given, "metadata": metadata}
 
@@ -126,9 +129,9 @@ def _check_namespace(context: Context, resource_info: ResourceInfo, namespace: s
 
 
 def _check_name_is_free(context: Context, resource_info: ResourceInfo, namespace: str, name: str) -> None:
-    holder = context.store.table(resource_info).find(namespace, name)
-    if holder is None:
+    existing = context.store.table(resource_info).find(namespace, name)
+    if existing is None:
         return
-    if "deletionTimestamp" in holder.obj["metadata"]:
+    if "deletionTimestamp" in existing.obj["metadata"]:
         raise being_deleted(resource_info, name)
     raise already_exists(resource_info, name)

@@ -9,11 +9,11 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import invalid
-from grove.cluster.apiserver.admission.webhook_hooks import admit_deletion
+from grove.cluster.apiserver.admission.webhook_hooks import admit_delete
 from grove.cluster.apiserver.codec.request_decoding import UNSAFE, DeleteOptions, read_delete_options
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.registry.crd_strategy import leaving_definition
-from grove.cluster.apiserver.registry.metadata import wire_time
+from grove.cluster.apiserver.registry.crd_strategy import mark_crd_terminating
+from grove.cluster.apiserver.registry.metadata import format_time
 from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import (
     StatusError,
@@ -25,7 +25,7 @@ from grove.cluster.apiserver.status_errors import (
     method_not_allowed,
     still_readable,
 )
-from grove.cluster.apiserver.verbs.read import find_entry, list_body, page_of
+from grove.cluster.apiserver.verbs.read import find_entry, list_body, select_page
 from grove.cluster.built_in_resources import DEFINITIONS, NAMESPACES, PODS, ResourceInfo
 from grove.cluster.storage.store import Entry, draft
 from grove.kube.transport import Request, Response
@@ -33,13 +33,13 @@ from grove.kube.transport import Request, Response
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 # Thirty years: a longer time could overflow the date.
-_LONGEST_GRACE = 10**9
+_MAX_GRACE = 10**9
 # Kinds that are emptied before they are removed, with the start of their precondition message.
 _EMPTIED_FIRST = {NAMESPACES.qualified: "Precondition", DEFINITIONS.qualified: "precondition"}
 _UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
-class _Outcome(msgspec.Struct, frozen=True):
+class _DeleteResult(msgspec.Struct, frozen=True):
     entry: Entry
     is_gone: bool
 
@@ -50,12 +50,12 @@ def delete(context: Context, target: RequestInfo, request: Request) -> Response:
     if options.is_unsafe:
         raise still_readable(target.resource_info, entry.obj["metadata"])
     check_preconditions(target.resource_info, entry, options)
-    admit_deletion(context, target, entry.obj, is_dry=bool(options.dry_run))
-    outcome = delete_entry(context, target.resource_info, entry, options)
-    if outcome.is_gone and not target.resource_info.returns_deleted:
-        return _gone(target.resource_info, entry)
+    admit_delete(context, target, entry.obj, is_dry=bool(options.dry_run))
+    result = delete_entry(context, target.resource_info, entry, options)
+    if result.is_gone and not target.resource_info.returns_deleted:
+        return _deleted_response(target.resource_info, entry)
     is_cascading = options.orphan_dependents is False
-    return Response(status=202 if is_cascading and not outcome.is_gone else 200, body=context.shown(outcome.entry))
+    return Response(status=202 if is_cascading and not result.is_gone else 200, body=context.encode_entry(result.entry))
 
 
 def delete_collection(context: Context, target: RequestInfo, request: Request) -> Response:
@@ -65,15 +65,15 @@ def delete_collection(context: Context, target: RequestInfo, request: Request) -
         raise method_not_allowed()
     options = read_delete_options(request)
     if options.is_unsafe:
-        problem = "is not allowed with DELETECOLLECTION, try again after removing the option"
-        raise invalid_options("DeleteOptions", invalid(UNSAFE, True, problem))
-    page = page_of(context, target, request)
+        error_message = "is not allowed with DELETECOLLECTION, try again after removing the option"
+        raise invalid_options("DeleteOptions", invalid(UNSAFE, True, error_message))
+    page = select_page(context, target, request)
     table = context.store.table(resource_info)
     # A page may show an older revision, so some objects may already be deleted.
     places = [(entry.namespace, entry.name) for entry in page.entries]
     for entry in [found for place in places if (found := table.find(*place)) is not None]:
         # Admit all before the first delete: webhooks must be called while nothing is written yet.
-        admit_deletion(context, target, entry.obj, is_dry=bool(options.dry_run))
+        admit_delete(context, target, entry.obj, is_dry=bool(options.dry_run))
     for place in places:
         if (present := table.find(*place)) is not None:
             check_preconditions(resource_info, present, options)
@@ -81,28 +81,30 @@ def delete_collection(context: Context, target: RequestInfo, request: Request) -
     return Response(status=200, body=list_body(context, target, page))
 
 
-def delete_entry(context: Context, resource_info: ResourceInfo, entry: Entry, options: DeleteOptions) -> _Outcome:
+def delete_entry(context: Context, resource_info: ResourceInfo, entry: Entry, options: DeleteOptions) -> _DeleteResult:
     """Mark the object as terminating or remove it. The caller has checked the preconditions."""
     if resource_info is NAMESPACES:
         return _terminate_namespace(context, entry, options)
     if resource_info is DEFINITIONS:
-        return _terminate_definition(context, entry, options)
-    grace = _grace(resource_info, entry.obj, options)
+        return _terminate_crd(context, entry, options)
+    grace = _compute_grace_period(resource_info, entry.obj, options)
     if 0 < entry.obj["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
         # A second delete can only shorten the grace period.
-        return _Outcome(entry, False)
+        return _DeleteResult(entry, False)
     metadata = _with_finalizers(entry.obj["metadata"], options)
-    leaving = _leaving(context, metadata, grace)
-    is_gone = not leaving.get("finalizers") and not leaving["deletionGracePeriodSeconds"]
+    terminating_metadata = _mark_terminating(context, metadata, grace)
+    is_gone = not terminating_metadata.get("finalizers") and not terminating_metadata["deletionGracePeriodSeconds"]
     # Only pods are marked before an immediate removal.
     marked = entry.obj
-    if leaving != entry.obj["metadata"] and (resource_info is PODS or not is_gone):
-        marked = {**entry.obj, "metadata": leaving}
+    if terminating_metadata != entry.obj["metadata"] and (resource_info is PODS or not is_gone):
+        marked = {**entry.obj, "metadata": terminating_metadata}
     if options.dry_run:
-        return _Outcome(draft(entry.namespace, entry.name, marked, entry.revision, entry.ownership), is_gone)
+        return _DeleteResult(draft(entry.namespace, entry.name, marked, entry.revision, entry.ownership), is_gone)
     if marked is not entry.obj:
         entry = context.store.put(resource_info, entry.namespace, entry.name, marked)
-    return _Outcome(context.store.remove(resource_info, entry.namespace, entry.name) if is_gone else entry, is_gone)
+    return _DeleteResult(
+        context.store.remove(resource_info, entry.namespace, entry.name) if is_gone else entry, is_gone
+    )
 
 
 def check_preconditions(resource_info: ResourceInfo, entry: Entry, options: DeleteOptions) -> None:
@@ -111,7 +113,7 @@ def check_preconditions(resource_info: ResourceInfo, entry: Entry, options: Dele
     if wanted is None:
         return
     if wanted.uid is not None and wanted.uid != metadata["uid"]:
-        raise _unmet(
+        raise _precondition_error(
             resource_info,
             entry,
             "UID",
@@ -121,7 +123,7 @@ def check_preconditions(resource_info: ResourceInfo, entry: Entry, options: Dele
         )
     version = metadata["resourceVersion"]
     if wanted.resource_version is not None and wanted.resource_version != version:
-        raise _unmet(
+        raise _precondition_error(
             resource_info,
             entry,
             "ResourceVersion",
@@ -131,7 +133,9 @@ def check_preconditions(resource_info: ResourceInfo, entry: Entry, options: Dele
         )
 
 
-def _unmet(resource_info: ResourceInfo, entry: Entry, what: str, wanted: str, found: str, guess: str) -> StatusError:
+def _precondition_error(
+    resource_info: ResourceInfo, entry: Entry, what: str, wanted: str, found: str, guess: str
+) -> StatusError:
     if (beginning := _EMPTIED_FIRST.get(resource_info.qualified)) is not None:
         why = f"{beginning} failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
         return conflict(resource_info, entry.name, why)
@@ -161,7 +165,7 @@ def _with_finalizers(metadata: JsonObject, options: DeleteOptions) -> JsonObject
     return {**changed, "finalizers": finalizers} if finalizers else changed
 
 
-def _grace(resource_info: ResourceInfo, obj: JsonObject, options: DeleteOptions) -> int:
+def _compute_grace_period(resource_info: ResourceInfo, obj: JsonObject, options: DeleteOptions) -> int:
     """Return the grace period in seconds: 0 except for pods that may be running on a node."""
     if resource_info is not PODS:
         return 0
@@ -174,15 +178,15 @@ def _grace(resource_info: ResourceInfo, obj: JsonObject, options: DeleteOptions)
         wanted = obj["metadata"].get("deletionGracePeriodSeconds", 0)
     else:
         wanted = spec.get("terminationGracePeriodSeconds", 30)
-    return 1 if wanted < 0 else min(int(wanted), _LONGEST_GRACE)
+    return 1 if wanted < 0 else min(int(wanted), _MAX_GRACE)
 
 
-def _leaving(context: Context, metadata: JsonObject, grace: int) -> JsonObject:
+def _mark_terminating(context: Context, metadata: JsonObject, grace: int) -> JsonObject:
     """Return metadata with a deletionTimestamp. For a terminating object the grace period can only get shorter."""
     if "deletionTimestamp" not in metadata:
         marked = {
             **metadata,
-            "deletionTimestamp": wire_time(context.clock.now() + timedelta(seconds=grace)),
+            "deletionTimestamp": format_time(context.clock.now() + timedelta(seconds=grace)),
             "deletionGracePeriodSeconds": grace,
         }
         if "generation" in metadata:
@@ -192,12 +196,12 @@ def _leaving(context: Context, metadata: JsonObject, grace: int) -> JsonObject:
         return metadata
     return {
         **metadata,
-        "deletionTimestamp": wire_time(context.clock.now() + timedelta(seconds=grace)),
+        "deletionTimestamp": format_time(context.clock.now() + timedelta(seconds=grace)),
         "deletionGracePeriodSeconds": grace,
     }
 
 
-def _terminate_namespace(context: Context, entry: Entry, options: DeleteOptions) -> _Outcome:
+def _terminate_namespace(context: Context, entry: Entry, options: DeleteOptions) -> _DeleteResult:
     """Mark the namespace as terminating. `cluster/controllers/namespace_controller.py` empties and removes it."""
     if entry.name in _UNDELETABLE_NAMESPACES:
         raise forbidden(NAMESPACES, entry.name, "this namespace may not be deleted")
@@ -206,21 +210,21 @@ def _terminate_namespace(context: Context, entry: Entry, options: DeleteOptions)
         metadata = {**metadata, "deletionTimestamp": context.now()}
     terminating = {**entry.obj, "metadata": metadata, "status": {**entry.obj.get("status", {}), "phase": "Terminating"}}
     if options.dry_run or terminating == entry.obj:
-        return _Outcome(draft(entry.namespace, entry.name, terminating, entry.revision, entry.ownership), False)
-    return _Outcome(context.store.put(NAMESPACES, "", entry.name, terminating), False)
+        return _DeleteResult(draft(entry.namespace, entry.name, terminating, entry.revision, entry.ownership), False)
+    return _DeleteResult(context.store.put(NAMESPACES, "", entry.name, terminating), False)
 
 
-def _terminate_definition(context: Context, entry: Entry, options: DeleteOptions) -> _Outcome:
+def _terminate_crd(context: Context, entry: Entry, options: DeleteOptions) -> _DeleteResult:
     """Mark the CRD as terminating. `cluster/controllers/crd_finalizer.py` deletes its objects first."""
-    obj = leaving_definition(entry.obj, context.now())
+    obj = mark_crd_terminating(entry.obj, context.now())
     metadata = _with_finalizers(obj["metadata"], options)
-    leaving = {**obj, "metadata": {"deletionTimestamp": context.now(), **metadata}}
-    if options.dry_run or leaving == entry.obj:
-        return _Outcome(draft(entry.namespace, entry.name, leaving, entry.revision, entry.ownership), False)
-    return _Outcome(context.store.put(DEFINITIONS, "", entry.name, leaving), False)
+    terminating = {**obj, "metadata": {"deletionTimestamp": context.now(), **metadata}}
+    if options.dry_run or terminating == entry.obj:
+        return _DeleteResult(draft(entry.namespace, entry.name, terminating, entry.revision, entry.ownership), False)
+    return _DeleteResult(context.store.put(DEFINITIONS, "", entry.name, terminating), False)
 
 
-def _gone(resource_info: ResourceInfo, entry: Entry) -> Response:
+def _deleted_response(resource_info: ResourceInfo, entry: Entry) -> Response:
     details = {**details_of(resource_info, entry.name), "uid": entry.obj["metadata"]["uid"]}
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
     return Response(status=200, body=msgspec.json.encode(body))

@@ -16,13 +16,13 @@ from grove.cluster.storage.managed_fields import UNOWNED, Note, Ownership
 from grove.cluster.storage.store import Entry
 
 # The field manager of in-process clients.
-_INSIDE = "grove"
+_IN_PROCESS_MANAGER = "grove"
 
 _name_of = lru_cache(maxsize=256)(manager_name)
 
 
 def manager_of(context: Context, options: WriteOptions) -> str:
-    return options.manager or (_name_of(context.program) if context.program else _INSIDE)
+    return options.manager or (_name_of(context.program) if context.program else _IN_PROCESS_MANAGER)
 
 
 def ownership_of_new(
@@ -30,7 +30,7 @@ def ownership_of_new(
 ) -> Ownership:
     """Return the ownership after a create. `given` is the object as sent, `wanted` the defaulted object."""
     sent = (given.get("metadata") or {}).get("managedFields")
-    before = UNOWNED if not sent else _as_sent(sent, UNOWNED)
+    before = UNOWNED if not sent else _read_sent(sent, UNOWNED)
     return before.after(Note(resource_info, None, wanted, manager_of(context, options), "", context.now(), given))
 
 
@@ -45,10 +45,10 @@ def ownership_after(
 
 def ownership_as_sent(target: RequestInfo, entry: Entry, sent: Any) -> Ownership:
     """Return the ownership that the client sent, else the old one. A subresource cannot change it."""
-    return entry.ownership if sent is None or target.subresource else _as_sent(sent, entry.ownership)
+    return entry.ownership if sent is None or target.subresource else _read_sent(sent, entry.ownership)
 
 
-def _as_sent(sent: Any, before: Ownership) -> Ownership:
+def _read_sent(sent: Any, before: Ownership) -> Ownership:
     """Return the ownership of sent managedFields. An empty list, or one empty entry, clears the ownership."""
     if sent in ([], [{}]):
         return UNOWNED if before.managers else before

@@ -25,5 +25,5 @@ def finalize(context: Context, target: RequestInfo, request: Request) -> Respons
         raise stale(NAMESPACES, target.name)
     new = {**entry.obj, "spec": {"finalizers": finalizers} if finalizers else {}}
     if is_released(new):
-        return Response(status=200, body=context.shown(context.store.remove(NAMESPACES, "", target.name)))
-    return Response(status=200, body=context.shown(context.store.put(NAMESPACES, "", target.name, new)))
+        return Response(status=200, body=context.encode_entry(context.store.remove(NAMESPACES, "", target.name)))
+    return Response(status=200, body=context.encode_entry(context.store.put(NAMESPACES, "", target.name, new)))

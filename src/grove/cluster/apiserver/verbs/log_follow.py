@@ -1,6 +1,5 @@
 """GET pods/NAME/log with follow=true: streams the log of a container. Other log requests: `logs.py`."""
 
-import asyncio
 from collections import Counter, deque
 
 from grove.api.types.meta import JsonObject
@@ -8,14 +7,15 @@ from grove.cluster.apiserver.codec.bool_params import is_on
 from grove.cluster.apiserver.codec.lenient_json import part
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.request_info import RequestInfo
+from grove.cluster.apiserver.verbs.change_waiter import ChangeWaiter
 from grove.cluster.apiserver.verbs.logs import (
     TEXT,
     LogLine,
     LogSource,
-    chosen_container,
-    chosen_run,
+    choose_container,
+    choose_run,
     container_status,
-    is_somewhere,
+    has_node,
     read_log_options,
 )
 from grove.cluster.apiserver.verbs.read import find_entry
@@ -37,32 +37,32 @@ class LogStream:
     headers = TEXT
 
     def __init__(self, context: Context, target: RequestInfo, request: Request, source: LogSource) -> None:
-        """Raises `StatusError`."""
+        """Open the stream. Raises `StatusError`."""
         self._table = context.store.table(PODS)
         self._target = target
         self._source = source
-        self._looked_at = find_entry(context, target)
-        pod = self._looked_at.obj
+        self._last_entry = find_entry(context, target)
+        pod = self._last_entry.obj
         self._uid = pod["metadata"]["uid"]
         self._options = read_log_options(context, target, request)
-        self._container = chosen_container(pod, self._options.container)
-        is_anywhere = is_somewhere(pod)
-        state = chosen_run(pod, self._container, self._options) if is_anywhere else {}
+        self._container = choose_container(pod, self._options.container)
+        is_bound = has_node(pod)
+        state = choose_run(pod, self._container, self._options) if is_bound else {}
         self._started_at = _started_at(state)
         self._restarts = _restarts(pod, self._container)
+        self._waiter = ChangeWaiter(self._table)
         # Without a tail, new lines are found by comparing with the known ones.
-        self._tail = source.follow(pod, self._container, state, self._wake) if is_anywhere else None
-        self._waiter: asyncio.Future[None] | None = None
+        self._tail = source.follow(pod, self._container, state, self._waiter.wake) if is_bound else None
         if self._tail is not None:
-            written = self._tail.news()
+            lines = self._tail.new_lines()
         else:
-            written = source.lines(pod, self._container, state) if is_anywhere else ()
+            lines = source.lines(pod, self._container, state) if is_bound else ()
         # Lines of the run that were already processed, sent or not.
-        self._known = Counter(() if self._tail else written)
+        self._seen_lines = Counter(() if self._tail else lines)
         self._budget = self._options.limit
         self._lines: deque[bytes] = deque()
         self._is_over = "running" not in state
-        self._add(self._options.selected(written))
+        self._append_lines(self._options.select(lines))
 
     def __aiter__(self) -> "LogStream":
         return self
@@ -70,13 +70,13 @@ class LogStream:
     async def __anext__(self) -> bytes:
         while True:
             if not self._lines and not self._is_over:
-                self._look()
+                self._read_new_lines()
             if self._lines:
                 return self._lines.popleft()
             if self._is_over:
                 self.close()
                 raise StopAsyncIteration
-            await self._change()
+            await self._waiter.wait()
 
     async def batch(self) -> list[bytes]:
         """Return all available lines, at least one; empty at the end of the stream."""
@@ -91,42 +91,41 @@ class LogStream:
     def close(self) -> None:
         self._is_over = True
         self._lines.clear()
-        self._table.stop_waking(self)
         if self._tail is not None:
             self._tail.close()
-        self._wake()
+        self._waiter.close()
 
-    def _look(self) -> None:
+    def _read_new_lines(self) -> None:
         """Add the new lines of the run. A deleted pod or a restarted container ends the stream."""
         entry = self._table.find(self._target.namespace, self._target.name)
         if entry is None or entry.obj["metadata"]["uid"] != self._uid:
-            self._add(() if self._tail is None else self._tail.news())
+            self._append_lines(() if self._tail is None else self._tail.new_lines())
             self._is_over = True
             return
         if self._tail is not None:
             # The last lines are written before the status with the end of the run.
-            self._add(self._tail.news())
-            self._is_over |= "running" not in self._run_in(entry.obj)
+            self._append_lines(self._tail.new_lines())
+            self._is_over |= "running" not in self._find_run(entry.obj)
             return
-        if entry is self._looked_at:
+        if entry is self._last_entry:
             return
-        self._looked_at = entry
-        state = self._run_in(entry.obj)
+        self._last_entry = entry
+        state = self._find_run(entry.obj)
         if state:
-            self._add(self._news(self._source.lines(entry.obj, self._container, state)))
+            self._append_lines(self._select_new_lines(self._source.lines(entry.obj, self._container, state)))
         self._is_over |= "running" not in state
 
-    def _news(self, lines: tuple[LogLine, ...]) -> tuple[LogLine, ...]:
-        left = self._known.copy()
-        news = []
+    def _select_new_lines(self, lines: tuple[LogLine, ...]) -> tuple[LogLine, ...]:
+        left = self._seen_lines.copy()
+        new_lines = []
         for line in lines:
             left[line] -= 1
             if left[line] < 0:
-                news.append(line)
-        self._known.update(news)
-        return tuple(news)
+                new_lines.append(line)
+        self._seen_lines.update(new_lines)
+        return tuple(new_lines)
 
-    def _run_in(self, pod: JsonObject) -> JsonObject:
+    def _find_run(self, pod: JsonObject) -> JsonObject:
         """Return the container state of the followed run; empty if the status no longer has it."""
         status = container_status(pod, self._container)
         state, last = part(status.get("state")), part(status.get("lastState"))
@@ -135,9 +134,9 @@ class LogStream:
             return state
         return last if _started_at(last) == self._started_at else {}
 
-    def _add(self, lines: tuple[LogLine, ...]) -> None:
+    def _append_lines(self, lines: tuple[LogLine, ...]) -> None:
         for line in lines:
-            text = self._options.shown(line).encode()
+            text = self._options.format_line(line).encode()
             if self._budget is not None:
                 # The newline counts too.
                 text, self._budget = text[: self._budget], self._budget - len(text) - 1
@@ -145,18 +144,6 @@ class LogStream:
             self._lines.append(text)
             if self._is_over and self._budget is not None:
                 return
-
-    async def _change(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
-        self._table.wake_on_change(self, self._wake)
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 def _restarts(pod: JsonObject, container: str) -> object:

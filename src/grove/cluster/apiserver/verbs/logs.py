@@ -45,7 +45,7 @@ class LogSource(Protocol):
 class LogTail(Protocol):
     """A followed run."""
 
-    def news(self) -> tuple[LogLine, ...]:
+    def new_lines(self) -> tuple[LogLine, ...]:
         """Return the lines since the last call; the first call returns all."""
 
     def close(self) -> None: ...
@@ -55,7 +55,7 @@ class NoLogs:
     """A log source for clusters without a kubelet."""
 
     def lines(self, pod: JsonObject, container: str, state: JsonObject) -> tuple[LogLine, ...]:
-        raise StatusError(501, "NotImplemented", "logs are not kept by the kubelet of this cluster")
+        raise StatusError(501, "NotImplemented", "this cluster has no container logs")
 
     def follow(self, pod: JsonObject, container: str, state: JsonObject, wake: Callable[[], None]) -> None:
         """Return None: `lines` raises the error."""
@@ -74,28 +74,28 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     tail: int | None = None
     limit: int | None = None
 
-    def selected(self, lines: tuple[LogLine, ...]) -> tuple[LogLine, ...]:
+    def select(self, lines: tuple[LogLine, ...]) -> tuple[LogLine, ...]:
         """Return the lines after `since`, limited to the last `tail` ones."""
         if self.since is not None:
             lines = tuple(line for line in lines if _instant(line.written_at) >= self.since)
         return lines if self.tail is None else lines[max(len(lines) - self.tail, 0) :]
 
-    def shown(self, line: LogLine) -> str:
+    def format_line(self, line: LogLine) -> str:
         return f"{line.written_at} {line.text}" if self.has_times else line.text
 
 
 def read_log(context: Context, target: RequestInfo, request: Request, source: LogSource) -> Response:
     pod = find_entry(context, target).obj
     options = read_log_options(context, target, request)
-    container = chosen_container(pod, options.container)
-    if not is_somewhere(pod):
+    container = choose_container(pod, options.container)
+    if not has_node(pod):
         return Response(status=204, headers=TEXT)
-    lines = source.lines(pod, container, chosen_run(pod, container, options))
-    text = "".join(f"{options.shown(line)}\n" for line in options.selected(lines)).encode()
+    lines = source.lines(pod, container, choose_run(pod, container, options))
+    text = "".join(f"{options.format_line(line)}\n" for line in options.select(lines)).encode()
     return Response(status=200, body=text[: options.limit], headers=TEXT)
 
 
-def chosen_container(pod: JsonObject, wanted: str) -> str:
+def choose_container(pod: JsonObject, wanted: str) -> str:
     name, spec = pod["metadata"]["name"], pod["spec"]
     names = [each["name"] for field in ("containers", "initContainers") for each in items(spec.get(field))]
     if wanted:
@@ -107,12 +107,12 @@ def chosen_container(pod: JsonObject, wanted: str) -> str:
     raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]")
 
 
-def is_somewhere(pod: JsonObject) -> bool:
-    """Return whether the pod has a node. Without one, the log is empty and not an error."""
+def has_node(pod: JsonObject) -> bool:
+    """Return whether the pod has a node. The log of a pod without a node is empty; that is not an error."""
     return bool(part(pod.get("spec")).get("nodeName"))
 
 
-def chosen_run(pod: JsonObject, container: str, options: LogOptions) -> JsonObject:
+def choose_run(pod: JsonObject, container: str, options: LogOptions) -> JsonObject:
     """Return the container state of the requested run. Raises 400 if there was none."""
     name = pod["metadata"]["name"]
     status = container_status(pod, container)

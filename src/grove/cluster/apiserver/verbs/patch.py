@@ -7,7 +7,7 @@ import msgspec
 from grove.api.types.meta import JsonObject, without_nulls
 from grove.cluster.apiserver.codec.request_decoding import decode_patch, is_apply, read_write_options
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.registry.field_validation import refused_patch
+from grove.cluster.apiserver.registry.field_validation import build_patch_error
 from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import (
     UnreadableError,
@@ -40,20 +40,20 @@ def patch(context: Context, target: RequestInfo, request: Request) -> Response:
     options = read_write_options(request)
     check_patch_type(target.resource_info, request)
     entry = find_entry(context, target)
-    candidate = patched(target.resource_info, request, _seen(request, entry))
+    candidate = apply_patch(target.resource_info, request, _object_to_patch(request, entry))
     if not target.resource_info.is_custom and _may_leave_nulls(request):
         candidate = without_nulls(candidate)
     if not candidate["metadata"].get("name"):
         raise undeterminable(target.name)
     try:
-        changed = change_object(context, target, entry, candidate, options, refusal=refused_patch)
-    except UnreadableError as unreadable:
+        changed = change_object(context, target, entry, candidate, options, build_error=build_patch_error)
+    except UnreadableError as error:
         # The object was valid before, so this is an error of the patch.
-        raise refused_patch(target.resource_info, candidate, unreadable.problem) from None
-    return Response(status=200, body=context.shown(changed))
+        raise build_patch_error(target.resource_info, candidate, error.error_message) from None
+    return Response(status=200, body=context.encode_entry(changed))
 
 
-def _seen(request: Request, entry: Entry) -> JsonObject:
+def _object_to_patch(request: Request, entry: Entry) -> JsonObject:
     """Return the object to patch, with managedFields if the patch contains them."""
     obj = entry.obj
     if b"managedFields" not in request.body or not (encoded := entry.ownership.encoded):
@@ -86,15 +86,15 @@ def _patch_type(request: Request) -> str:
     return request.content_type.partition(";")[0]
 
 
-def patched(resource_info: ResourceInfo, request: Request, obj: JsonObject) -> JsonObject:
+def apply_patch(resource_info: ResourceInfo, request: Request, obj: JsonObject) -> JsonObject:
     """Return `obj` with the patch applied. Unchanged parts are shared."""
     check_patch_type(resource_info, request)
     try:
-        result = _apply(_patch_type(request), obj, decode_patch(request))
-    except PatchInvalidError as problem:
-        raise bad_request(str(problem)) from None
-    except PatchTooLongError as problem:
-        raise too_large(str(problem)) from None
+        result = _apply_by_type(_patch_type(request), obj, decode_patch(request))
+    except PatchInvalidError as error:
+        raise bad_request(str(error)) from None
+    except PatchTooLongError as error:
+        raise too_large(str(error)) from None
     except PatchConflictError:
         raise rejected_patch() from None
     if not isinstance(result, dict) or not isinstance(result.get("metadata"), dict):
@@ -102,7 +102,7 @@ def patched(resource_info: ResourceInfo, request: Request, obj: JsonObject) -> J
     return result
 
 
-def _apply(content_type: str, obj: JsonObject, patch: Any) -> Any:
+def _apply_by_type(content_type: str, obj: JsonObject, patch: Any) -> Any:
     match content_type:
         case transport.MERGE_PATCH:
             return apply_merge_patch(obj, patch)

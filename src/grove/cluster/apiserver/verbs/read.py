@@ -6,7 +6,7 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, forbidden, not_supported
-from grove.cluster.apiserver.codec.request_decoding import whole_number
+from grove.cluster.apiserver.codec.request_decoding import parse_int64
 from grove.cluster.apiserver.codec.selectors import Selection, parse_selection
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.request_info import RequestInfo
@@ -20,17 +20,17 @@ from grove.cluster.apiserver.status_errors import (
     too_old_list,
 )
 from grove.cluster.built_in_resources import ResourceInfo
-from grove.cluster.storage.store import CompactedError, Entry, draft, in_path
+from grove.cluster.storage.store import CompactedError, Entry, draft, sort_key
 from grove.kube.transport import Request, Response
 
 _LARGEST_VERSION = 2**64 - 1
-_MOST_DIGITS = len(str(_LARGEST_VERSION))
+_MAX_DIGITS = len(str(_LARGEST_VERSION))
 
 
 def read_one(context: Context, target: RequestInfo, request: Request) -> Response:
     if version := request.query.get("resourceVersion", ""):
-        _check_has_come(context, read_version(version))
-    return Response(status=200, body=context.shown(find_entry(context, target)))
+        _check_not_in_future(context, read_version(version))
+    return Response(status=200, body=context.encode_entry(find_entry(context, target)))
 
 
 def find_entry(context: Context, target: RequestInfo) -> Entry:
@@ -41,7 +41,7 @@ def find_entry(context: Context, target: RequestInfo) -> Entry:
     if custom is None or custom.stored_as is None:
         return entry
     # In the requested version, so that an update is compared with what the client read.
-    obj = custom.shown(entry.obj, target.resource_info.api_version)
+    obj = custom.from_stored(entry.obj, target.resource_info.api_version)
     return entry if obj is entry.obj else draft(entry.namespace, entry.name, obj, entry.revision, entry.ownership)
 
 
@@ -65,18 +65,18 @@ class _Continue(msgspec.Struct, frozen=True):
 
 
 def read_list(context: Context, target: RequestInfo, request: Request) -> Response:
-    return Response(status=200, body=list_body(context, target, page_of(context, target, request)))
+    return Response(status=200, body=list_body(context, target, select_page(context, target, request)))
 
 
-def page_of(context: Context, target: RequestInfo, request: Request) -> ListPage:
+def select_page(context: Context, target: RequestInfo, request: Request) -> ListPage:
     """Return the objects that a query on a collection selects, limited to a page if requested."""
     query = request.query
-    selection = selection_of(target, request)
+    selection = read_selection(target, request)
     limit = 0
     if query:
         _check_options(request)
-        limit = max(whole_number(query.get("limit", "0")), 0)
-        whole_number(query.get("timeoutSeconds", "0"))
+        limit = max(parse_int64(query.get("limit", "0")), 0)
+        parse_int64(query.get("timeoutSeconds", "0"))
     version = query.get("resourceVersion", "")
     if token := query.get("continue", ""):
         if version not in ("", "0"):
@@ -99,7 +99,7 @@ def page_of(context: Context, target: RequestInfo, request: Request) -> ListPage
     return ListPage(page, remaining, revision, is_counted=selection.is_everything)
 
 
-def selection_of(target: RequestInfo, request: Request) -> Selection:
+def read_selection(target: RequestInfo, request: Request) -> Selection:
     query = request.query
     return parse_selection(target.resource_info, query.get("labelSelector", ""), query.get("fieldSelector", ""))
 
@@ -115,7 +115,7 @@ def select_entries(context: Context, target: RequestInfo, selection: Selection) 
         entry = table.find(scope, name)
         return [entry] if entry is not None and selection.matches(entry.obj) else []
     if labels := selection.exact_labels:
-        candidates = table.labelled(labels)
+        candidates = table.find_candidates(labels)
         return [e for e in candidates if scope in (None, e.namespace) and selection.matches(e.obj)]
     return [entry for entry in table.entries(scope) if selection.matches(entry.obj)]
 
@@ -144,9 +144,9 @@ def _revision_to_list(context: Context, request: Request) -> int:
         return context.store.revision
     try:
         wanted = read_version(version)
-    except StatusError as refused:
-        raise bad_request(f"invalid resource version: {refused.message}") from None
-    _check_has_come(context, wanted)
+    except StatusError as error:
+        raise bad_request(f"invalid resource version: {error.message}") from None
+    _check_not_in_future(context, wanted)
     return wanted if request.query.get("resourceVersionMatch") == "Exact" else context.store.revision
 
 
@@ -154,14 +154,14 @@ def read_version(text: str) -> int:
     """Parse a resourceVersion. Raises 400. (A real API server often returns 500 for this client error.)"""
     is_number = text.isascii() and text.isdigit()
     digits = text.lstrip("0") or "0"
-    if not is_number or len(digits) > _MOST_DIGITS or int(digits) > _LARGEST_VERSION:
+    if not is_number or len(digits) > _MAX_DIGITS or int(digits) > _LARGEST_VERSION:
         shown = msgspec.json.encode(text).decode()
-        problem = f"strconv.ParseUint: parsing {shown}: {'value out of range' if is_number else 'invalid syntax'}"
-        raise bad_request(f"resourceVersion: Invalid value: {shown}: {problem}")
+        error_message = f"strconv.ParseUint: parsing {shown}: {'value out of range' if is_number else 'invalid syntax'}"
+        raise bad_request(f"resourceVersion: Invalid value: {shown}: {error_message}")
     return int(digits)
 
 
-def _check_has_come(context: Context, revision: int) -> None:
+def _check_not_in_future(context: Context, revision: int) -> None:
     current = context.store.revision
     if revision > current:
         raise too_large_version(revision, current)
@@ -179,25 +179,25 @@ def _check_options(request: Request) -> None:
 def version_match_errors(request: Request) -> list[FieldError]:
     """Return the errors of `resourceVersionMatch` in lists and watches."""
     query = request.query
-    wish = query.get("resourceVersionMatch", "")
-    if not wish:
+    version_match = query.get("resourceVersionMatch", "")
+    if not version_match:
         return []
-    problems = []
+    error_messages = []
     if not query.get("resourceVersion"):
-        problems.append("resourceVersionMatch is forbidden unless resourceVersion is provided")
+        error_messages.append("resourceVersionMatch is forbidden unless resourceVersion is provided")
     if query.get("continue"):
-        problems.append("resourceVersionMatch is forbidden when continue is provided")
-    errors = [forbidden("resourceVersionMatch", problem) for problem in problems]
-    if wish not in ("Exact", "NotOlderThan"):
-        errors.append(not_supported("resourceVersionMatch", wish, ("Exact", "NotOlderThan", "")))
-    elif wish == "Exact" and query.get("resourceVersion") == "0":
-        problem = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        errors.append(forbidden("resourceVersionMatch", problem))
+        error_messages.append("resourceVersionMatch is forbidden when continue is provided")
+    errors = [forbidden("resourceVersionMatch", error_message) for error_message in error_messages]
+    if version_match not in ("Exact", "NotOlderThan"):
+        errors.append(not_supported("resourceVersionMatch", version_match, ("Exact", "NotOlderThan", "")))
+    elif version_match == "Exact" and query.get("resourceVersion") == "0":
+        error_message = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        errors.append(forbidden("resourceVersionMatch", error_message))
     return errors
 
 
 def _is_after(entry: Entry, start: _Continue) -> bool:
-    return (in_path(entry.namespace), entry.name) > (in_path(start.namespace), start.name)
+    return (sort_key(entry.namespace), entry.name) > (sort_key(start.namespace), start.name)
 
 
 def list_body(context: Context, target: RequestInfo, page: ListPage) -> bytes:
@@ -211,7 +211,7 @@ def list_body(context: Context, target: RequestInfo, page: ListPage) -> bytes:
     head = msgspec.json.encode(
         {"kind": resource_info.list_kind, "apiVersion": resource_info.api_version, "metadata": metadata}
     )
-    return b'%b,"items":[%b]}' % (head[:-1], b",".join(_items_of(context, target, page.entries)))
+    return b'%b,"items":[%b]}' % (head[:-1], b",".join(_encode_items(context, target, page.entries)))
 
 
 def _list_metadata(resource_info: ResourceInfo, revision: int) -> JsonObject:
@@ -223,9 +223,9 @@ def _list_metadata(resource_info: ResourceInfo, revision: int) -> JsonObject:
     )
 
 
-def _items_of(context: Context, target: RequestInfo, entries: list[Entry]) -> list[bytes]:
+def _encode_items(context: Context, target: RequestInfo, entries: list[Entry]) -> list[bytes]:
     """Return the JSON of list items. Items of built-in kinds omit kind and apiVersion."""
-    shown = map(context.shown, entries)
+    shown = map(context.encode_entry, entries)
     if target.resource_info.is_custom:
         return list(shown)
     start = len(target.resource_info.head)
@@ -240,4 +240,4 @@ def _read_token(token: str) -> _Continue:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(token), type=_Continue)
     except (ValueError, msgspec.DecodeError):
-        raise bad_request("invalid continue token: continue key is not valid: it is none of ours") from None
+        raise bad_request("invalid continue token: continue key is not valid: this server did not issue it") from None

@@ -12,8 +12,8 @@ from grove.errors import require
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def scale_of(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
-    metadata, paths = obj["metadata"], _paths(resource_info)
+def build_scale(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
+    metadata, paths = obj["metadata"], _scale_paths(resource_info)
     replicas = at(obj, paths.spec) or 0
     scale: JsonObject = {
         "kind": "Scale",
@@ -30,10 +30,10 @@ def scale_of(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
 
 def with_replicas(resource_info: ResourceInfo, obj: JsonObject, replicas: int) -> JsonObject:
     """Return the object with this number of replicas."""
-    return _scaled(obj, _paths(resource_info).spec, replicas)
+    return _set_at(obj, _scale_paths(resource_info).spec, replicas)
 
 
-def replicas_of(scale: JsonObject) -> int:
+def read_replicas(scale: JsonObject) -> int:
     """Return the replicas of a Scale. Raises 400 if it is not an integer."""
     spec = scale.get("spec") or {}
     replicas = (spec.get("replicas") or 0) if isinstance(spec, dict) else None
@@ -42,7 +42,7 @@ def replicas_of(scale: JsonObject) -> int:
     return replicas
 
 
-def _paths(resource_info: ResourceInfo) -> ScalePaths:
+def _scale_paths(resource_info: ResourceInfo) -> ScalePaths:
     custom = resource_info.custom
     require(custom is not None and custom.scale is not None, f"{resource_info.plural} have a scale")
     assert custom is not None
@@ -50,7 +50,7 @@ def _paths(resource_info: ResourceInfo) -> ScalePaths:
     return custom.scale
 
 
-def _scaled(obj: Any, steps: tuple[str, ...], replicas: int) -> JsonObject:
+def _set_at(obj: Any, steps: tuple[str, ...], replicas: int) -> JsonObject:
     inner = obj if isinstance(obj, dict) else {}
     first, rest = steps[0], steps[1:]
-    return {**inner, first: _scaled(inner.get(first), rest, replicas) if rest else replicas}
+    return {**inner, first: _set_at(inner.get(first), rest, replicas) if rest else replicas}

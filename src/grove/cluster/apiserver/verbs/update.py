@@ -2,24 +2,24 @@
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError
-from grove.cluster.apiserver.admission.webhook_hooks import mutated, validate
-from grove.cluster.apiserver.auth.rbac_escalation import confirm_grant
+from grove.cluster.apiserver.admission.webhook_hooks import mutate, validate
+from grove.cluster.apiserver.auth.rbac_escalation import check_escalation
 from grove.cluster.apiserver.codec.request_decoding import WriteOptions, as_kind, read_object, read_write_options
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.registry.field_validation import (
-    Refusal,
-    refused_body,
-    schema_errors,
-    without_unknown_fields,
+    ErrorBuilder,
+    build_body_error,
+    prune_and_default,
+    validate_schema,
 )
 from grove.cluster.apiserver.registry.metadata import (
     MetaShape,
     check_parts,
-    metadata_errors,
     read_shape,
-    updated_metadata,
+    update_metadata,
+    validate_metadata,
 )
-from grove.cluster.apiserver.registry.strategies import check_status, prepared_for_update, update_errors
+from grove.cluster.apiserver.registry.strategies import check_status, prepare_for_update, validate_update
 from grove.cluster.apiserver.request_info import RequestInfo
 from grove.cluster.apiserver.status_errors import (
     bad_request,
@@ -45,14 +45,14 @@ def replace(context: Context, target: RequestInfo, request: Request) -> Response
     shape = read_shape(target.resource_info, candidate)
     if not shape.name:
         raise undeterminable(target.name)
-    _check_place(target, shape)
+    _check_names(target, shape)
     entry = find_entry(context, target)
     if shape.resource_version in (None, "", "0") and not target.resource_info.allows_blind_update:
         raise without_version(target.resource_info, target.name)
     if shape.uid and shape.uid != entry.obj["metadata"]["uid"]:
         raise other_uid(target.resource_info, entry.obj["metadata"], shape.uid)
-    changed = change_object(context, target, entry, candidate, options, refusal=refused_body)
-    return Response(status=200, body=context.shown(changed))
+    changed = change_object(context, target, entry, candidate, options, build_error=build_body_error)
+    return Response(status=200, body=context.encode_entry(changed))
 
 
 def change_object(
@@ -62,14 +62,14 @@ def change_object(
     candidate: JsonObject,
     options: WriteOptions,
     *,
-    refusal: Refusal,
+    build_error: ErrorBuilder,
     ownership: Ownership | None = None,
 ) -> Entry:
-    """Store what `candidate` asks for, as far as its subresource may: the main object or its status.
+    """Update the object, or only its status for that subresource, and return the new version.
 
-    `refusal` is how this verb says that it met unknown fields, to a client that is strict about them. `ownership` is
-    given by whoever has worked it out already. Nothing is stored when nothing changed. An object that only waited for
-    its last finalizer goes.
+    `build_error` builds the error for unknown fields if the client requested strict validation. `ownership` is set if
+    the caller has computed it (server-side apply). An unchanged object is not stored. A terminating object that lost
+    its last finalizer is removed.
     """
     resource_info, old = target.resource_info, entry.obj
     candidate = as_kind(resource_info, candidate)
@@ -77,17 +77,17 @@ def change_object(
     sent = None if candidate["metadata"] is old["metadata"] else candidate["metadata"].get("managedFields")
     if candidate["metadata"] is not old["metadata"]:
         _check_identity(target, old, candidate)
-    candidate = without_unknown_fields(context, resource_info, candidate, old, options=options, refusal=refusal)
+    candidate = prune_and_default(context, resource_info, candidate, old, options=options, build_error=build_error)
     if target.subresource == "status":
-        wanted = _status_only(resource_info, old, candidate)
-        new = mutated(context, target, wanted, old)
+        wanted = _with_new_status(resource_info, old, candidate)
+        new = mutate(context, target, wanted, old)
         check_status(resource_info, new)
-        if errors := schema_errors(context, resource_info, new, old):
+        if errors := validate_schema(context, resource_info, new, old):
             raise invalid(resource_info, target.name, errors)
         validate(context, target, new, old)
     else:
-        wanted, errors = _prepared(resource_info, old, _all_but_status(resource_info, old, candidate))
-        new = _admitted(context, target, old, wanted, errors)
+        wanted, errors = _prepare(resource_info, old, _with_old_status(resource_info, old, candidate))
+        new = _admit(context, target, old, wanted, errors)
     if new == old:
         ownership = ownership or ownership_as_sent(target, entry, sent)
         if ownership is entry.ownership or ownership.managers == entry.ownership.managers:
@@ -98,11 +98,11 @@ def change_object(
     if options.is_dry:
         return draft(entry.namespace, entry.name, new, entry.revision, ownership)
     if is_released(new):
-        return _let_go(context, resource_info, entry, new)
+        return _remove_released(context, resource_info, entry, new)
     return context.store.put(resource_info, entry.namespace, entry.name, new, ownership)
 
 
-def _let_go(context: Context, resource_info: ResourceInfo, entry: Entry, new: JsonObject) -> Entry:
+def _remove_released(context: Context, resource_info: ResourceInfo, entry: Entry, new: JsonObject) -> Entry:
     """Remove the object. `new` is not stored: watches see the version before it, and only the client sees `new`."""
     revision = context.store.remove(resource_info, entry.namespace, entry.name).revision
     metadata = {**new["metadata"], "resourceVersion": str(revision)}
@@ -112,35 +112,35 @@ def _let_go(context: Context, resource_info: ResourceInfo, entry: Entry, new: Js
 def _check_identity(target: RequestInfo, old: JsonObject, candidate: JsonObject) -> None:
     shape = read_shape(target.resource_info, candidate)
     resource_info, metadata = target.resource_info, old["metadata"]
-    _check_place(target, shape)
+    _check_names(target, shape)
     if shape.resource_version not in (None, "", "0", metadata["resourceVersion"]):
         raise stale(resource_info, target.name)
     if shape.uid and shape.uid != metadata["uid"]:
         raise invalid(resource_info, target.name, [immutable("metadata.uid", shape.uid)])
 
 
-def _check_place(target: RequestInfo, shape: MetaShape) -> None:
+def _check_names(target: RequestInfo, shape: MetaShape) -> None:
     if (shape.name or target.name) != target.name:
         raise bad_request(f"the name of the object ({shape.name}) does not match the name on the URL ({target.name})")
     if (shape.namespace or target.namespace) != target.namespace:
         raise other_namespace()
 
 
-def _status_only(resource_info: ResourceInfo, old: JsonObject, candidate: JsonObject) -> JsonObject:
+def _with_new_status(resource_info: ResourceInfo, old: JsonObject, candidate: JsonObject) -> JsonObject:
     """Return the old object with the candidate's status, and for built-in kinds also its labels and annotations."""
     new = {**old, "status": candidate.get("status", {})}
     if resource_info.is_custom and "status" not in candidate:
         del new["status"]
     if candidate["metadata"] is not old["metadata"] and not resource_info.is_custom:
-        metadata, errors = updated_metadata(old["metadata"], candidate["metadata"])
-        if errors := errors + metadata_errors(resource_info, metadata):
+        metadata, errors = update_metadata(old["metadata"], candidate["metadata"])
+        if errors := errors + validate_metadata(resource_info, metadata):
             raise invalid(resource_info, metadata["name"], errors)
         owners = {key: old["metadata"][key] for key in ("ownerReferences",) if key in old["metadata"]}
         new["metadata"] = {**{key: metadata[key] for key in metadata if key != "ownerReferences"}, **owners}
     return new
 
 
-def _all_but_status(resource_info: ResourceInfo, old: JsonObject, candidate: JsonObject) -> JsonObject:
+def _with_old_status(resource_info: ResourceInfo, old: JsonObject, candidate: JsonObject) -> JsonObject:
     new = dict(candidate)
     if resource_info.has_status:
         new.pop("status", None)
@@ -149,43 +149,43 @@ def _all_but_status(resource_info: ResourceInfo, old: JsonObject, candidate: Jso
     return new
 
 
-def _prepared(resource_info: ResourceInfo, old: JsonObject, new: JsonObject) -> tuple[JsonObject, list[FieldError]]:
+def _prepare(resource_info: ResourceInfo, old: JsonObject, new: JsonObject) -> tuple[JsonObject, list[FieldError]]:
     """Return the new object before admission, and the errors of its metadata."""
     errors: list[FieldError] = []
     if new["metadata"] is not old["metadata"]:
-        metadata, errors = updated_metadata(old["metadata"], new["metadata"])
+        metadata, errors = update_metadata(old["metadata"], new["metadata"])
         new["metadata"] = old["metadata"] if metadata == old["metadata"] else metadata
-    return prepared_for_update(resource_info, old, new), errors
+    return prepare_for_update(resource_info, old, new), errors
 
 
-def _admitted(
+def _admit(
     context: Context, target: RequestInfo, old: JsonObject, new: JsonObject, errors: list[FieldError]
 ) -> JsonObject:
     """Return the new object after admission and validation. Raises 422."""
     resource_info = target.resource_info
-    changed = mutated(context, target, new, old)
+    changed = mutate(context, target, new, old)
     if changed is not new:
-        new, more = _prepared(resource_info, old, changed)
+        new, more = _prepare(resource_info, old, changed)
         errors = errors + more
     new = context.admit(target, target.name, new, old)
     if new["metadata"] is not old["metadata"]:
-        errors += metadata_errors(resource_info, new["metadata"])
-    if errors := errors + update_errors(resource_info, old, new) + schema_errors(context, resource_info, new, old):
+        errors += validate_metadata(resource_info, new["metadata"])
+    if errors := errors + validate_update(resource_info, old, new) + validate_schema(context, resource_info, new, old):
         raise invalid(resource_info, target.name, errors)
-    confirm_grant(context, target, new)
+    check_escalation(context, target, new)
     validate(context, target, new, old)
     return new
 
 
 def _with_generation(resource_info: ResourceInfo, old: JsonObject, new: JsonObject) -> JsonObject:
     """Increment the generation if the desired state changed, that is anything but metadata and status."""
-    if not resource_info.has_generation or _wishes(resource_info, old) == _wishes(resource_info, new):
+    if not resource_info.has_generation or _desired_state(resource_info, old) == _desired_state(resource_info, new):
         return new
     metadata = {**new["metadata"], "generation": old["metadata"].get("generation", 0) + 1}
     return {**new, "metadata": metadata}
 
 
-def _wishes(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
+def _desired_state(resource_info: ResourceInfo, obj: JsonObject) -> JsonObject:
     """Return the desired state. Without a status subresource, the status of a custom kind belongs to it."""
     others = ("metadata", "status") if resource_info.has_status or not resource_info.is_custom else ("metadata",)
     return {key: value for key, value in obj.items() if key not in others}

@@ -1,4 +1,4 @@
-"""Waiting for the first of several things, and telling everybody who waits."""
+"""Waits for several events at once, and an event that wakes all current waiters."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,22 +6,22 @@ from typing import Any
 
 
 class Broadcast:
-    """Whoever waits when it is told is woken; whoever comes later waits for the next time."""
+    """An event without a state: `notify` wakes the tasks that wait now. Later ones wait for the next call."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         self._event.set()
         self._event = asyncio.Event()
 
     def wait(self) -> Coroutine[Any, Any, object]:
-        """For what is told after this call, also if it is awaited later."""
+        """Return an awaitable for the next `notify` after this call, even if it is awaited later."""
         return self._event.wait()
 
 
-async def first_of(*waits: Coroutine[Any, Any, object], seconds: float | None = None) -> None:
-    """Until one of them is there, or the time has passed; which one it was, the caller sees by himself."""
+async def wait_first(*waits: Coroutine[Any, Any, object], seconds: float | None = None) -> None:
+    """Wait until one of the coroutines has completed or the time has passed. The caller checks which one it was."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

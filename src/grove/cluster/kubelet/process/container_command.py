@@ -1,10 +1,11 @@
-"""Container command on this machine: arguments, environment and working directory, or the reason it cannot run.
+"""Container config on this machine: command, environment, working directory and mounts; or why it cannot run.
 
-Images are not pulled, so nothing is known of their entrypoint, their files or their environment.
+Images are not pulled, so their entrypoints, files and environments are not available.
 """
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 
 import msgspec
@@ -14,91 +15,97 @@ from grove.cluster.kubelet.process.expansion import Mounts, expand
 from grove.cluster.kubelet.process.pod_addresses import hostname_of
 from grove.cluster.kubelet.process.pod_spec import Container, NotRunnable
 from grove.cluster.kubelet.process.supervisor_client import Command
-from grove.cluster.kubelet.process.volumes import PodHome
+from grove.cluster.kubelet.process.volumes import PodDirectory
 
 NOT_ON_THIS_MACHINE = "ErrImageNotSupported"
 BAD_FOLDER = "CreateContainerError"
 
 
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerConfig(msgspec.Struct, frozen=True, kw_only=True):
     command: Command
     mounts: Mounts
 
 
-class Names(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the names of pods are looked up."""
+class DnsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The files that resolve the names of pods."""
 
     hosts_file: str
     python_path: str
 
 
 def inherited_environment(machine: Mapping[str, str]) -> dict[str, str]:
-    """The little that every program needs of this machine; never the whole of it: it may hold secrets."""
-    return {"PATH": os.defpath} | {name: machine[name] for name in INHERITED if name in machine}
+    """Return the few variables that every program needs. The others may hold secrets.
+
+    The folder of this program is last on the PATH: init containers run `grove wait`.
+    """
+    inherited = {"PATH": os.defpath} | {name: machine[name] for name in INHERITED if name in machine}
+    return {**inherited, "PATH": os.pathsep.join((inherited["PATH"], os.path.dirname(sys.executable)))}
 
 
-def build_launch(
+def build_container_config(
     container: Container,
-    around: DownwardAPI,
+    downward_api: DownwardAPI,
     lookup: ConfigLookup,
-    home: PodHome,
+    directory: PodDirectory,
     *,
-    names: Names,
+    dns: DnsConfig,
     inherited: Mapping[str, str],
-) -> Launch:
-    """Raises `NotRunnable`."""
-    # A mount may depend on variables (subPathExpr), and variables may name mounts: these are put in afterwards.
-    mounts = home.mount(container, variables_of(container, around, lookup, Mounts({})))
-    variables = variables_of(container, around, lookup, mounts)
-    environment = {**inherited, **_own_facts(container, around, home, names), **variables}
+) -> ContainerConfig:
+    """Build the config of a container. Raises `NotRunnable`."""
+    # Mounts may depend on variables (subPathExpr), and variables may name mount paths: so read variables twice.
+    mounts = directory.mount(container, variables_of(container, downward_api, lookup, Mounts({})))
+    variables = variables_of(container, downward_api, lookup, mounts)
+    environment = {**inherited, **_builtin_variables(container, downward_api, directory, dns), **variables}
     if environment.get("GROVE_RESOLVER") != "off":
-        paths = [names.python_path, *filter(None, [environment.get("PYTHONPATH")])]
+        paths = [dns.python_path, *filter(None, [environment.get("PYTHONPATH")])]
         environment["PYTHONPATH"] = os.pathsep.join(paths)
-    folder = _folder(container, mounts, home)
-    words = [mounts.mapped(expand(word, variables)) for word in (*container.command, *container.args)]
-    program = _program(container, words, environment["PATH"], folder)
-    return Launch(command=Command(argv=(program, *words[1:]), env=environment, cwd=folder), mounts=mounts)
+    working_dir = _working_dir(container, mounts, directory)
+    words = [mounts.translate(expand(word, variables)) for word in (*container.command, *container.args)]
+    program = _program(container, words, environment["PATH"], working_dir)
+    return ContainerConfig(command=Command(argv=(program, *words[1:]), env=environment, cwd=working_dir), mounts=mounts)
 
 
-def _own_facts(container: Container, around: DownwardAPI, home: PodHome, names: Names) -> dict[str, str]:
+def _builtin_variables(
+    container: Container, downward_api: DownwardAPI, directory: PodDirectory, dns: DnsConfig
+) -> dict[str, str]:
     return {
-        "HOME": str(home.home),
-        "TMPDIR": str(home.temporary),
-        "HOSTNAME": hostname_of(around.metadata.name, around.spec.hostname),
-        "GROVE_ROOT": str(home.root(container.name)),
-        "GROVE_POD_IP": around.pod_ip,
-        "GROVE_HOSTS_FILE": names.hosts_file,
+        "HOME": str(directory.home),
+        "TMPDIR": str(directory.temporary),
+        "HOSTNAME": hostname_of(downward_api.metadata.name, downward_api.spec.hostname),
+        "GROVE_ROOT": str(directory.root(container.name)),
+        "GROVE_POD_IP": downward_api.pod_ip,
+        "GROVE_HOSTS_FILE": dns.hosts_file,
     }
 
 
-def _folder(container: Container, mounts: Mounts, home: PodHome) -> str:
+def _working_dir(container: Container, mounts: Mounts, directory: PodDirectory) -> str:
     if not container.working_dir:
-        return str(home.root(container.name))
-    folder = mounts.mapped(container.working_dir)
-    if not os.path.isdir(folder):
+        return str(directory.root(container.name))
+    working_dir = mounts.translate(container.working_dir)
+    if not os.path.isdir(working_dir):
         raise NotRunnable(
-            f"container {container.name}: workingDir {container.working_dir} is neither in a volume nor a folder of "
-            "this machine; make it, or mount a volume there",
+            f"container {container.name}: workingDir {container.working_dir} is neither in a volume nor a directory of "
+            "this machine; create it, or mount a volume there",
             reason=BAD_FOLDER,
         )
-    return folder
+    return working_dir
 
 
-def _program(container: Container, words: list[str], path: str, folder: str) -> str:
+def _program(container: Container, words: list[str], path: str, working_dir: str) -> str:
     if not container.command:
         raise NotRunnable(
             f"container {container.name} has no command: images are not pulled here, so the entrypoint of "
-            f"{container.image} is not known; write command (args alone are not enough)",
+            f"{container.image} is unknown; set command (args are not enough)",
             reason=NOT_ON_THIS_MACHINE,
         )
     name = words[0]
     if "\0" in "".join(words):
-        raise NotRunnable(f"container {container.name}: the command has a null character; take it out")
-    found = shutil.which(os.path.join(folder, name) if "/" in name else name, path=path)
+        raise NotRunnable(f"container {container.name}: the command contains a null character; remove it")
+    found = shutil.which(os.path.join(working_dir, name) if "/" in name else name, path=path)
     if found is None:
         raise NotRunnable(
             f"container {container.name}: the command {name!r} is not on this machine, and images are not pulled here "
-            f"({container.image}); install it, or write the path of a program that is there",
+            f"({container.image}); install it, or use the path of an installed program",
             reason=NOT_ON_THIS_MACHINE,
         )
     return found

@@ -1,6 +1,6 @@
-"""Log of one run of a container: read from its pipe line by line, with times, into files of bounded size.
+"""Log of one run of a container: lines with times, read from its pipe into files of limited size.
 
-Which run's log is asked for is `log_source.py`'s business.
+`log_source.py` finds the log of a run.
 """
 
 import asyncio
@@ -11,15 +11,15 @@ from pathlib import Path
 from grove.clock import Clock
 from grove.cluster.apiserver.verbs.logs import LogLine
 
-# Of one run the last lines are kept: one full file and one that is being filled.
+# A log has at most two files of this size: a full one and the current one.
 LARGEST_FILE = 4 * 1024 * 1024
-# A longer line is cut into several.
+# A longer line is split.
 LONGEST_LINE = 16 * 1024
 _CHUNK = 65536
 
 
-class RunLog:
-    """Open from the start of a run. Places in it are counted from its first byte, also when that is long gone."""
+class ContainerLog:
+    """A log, open from the start of a run. Offsets count from its first byte, even after that was rotated out."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
@@ -34,47 +34,47 @@ class RunLog:
             raise
         os.set_blocking(self._reader, False)
         self._unfinished = b""
-        # Where the two files begin.
+        # Offsets of the first bytes of the two files.
         self._older_start = self._start = 0
         self._size = 0
-        self._wakes: dict[object, Callable[[], None]] = {}
+        self._subscribers: dict[object, Callable[[], None]] = {}
         self.drained = asyncio.Event()
-        """Set when nobody can write any more and all that was written is in the files."""
+        """Set when all writers have closed the pipe and all output is in the files."""
         self._loop.add_reader(self._reader, self._read)
 
     def close_write_end(self) -> None:
-        """Once the process has it: the end of the last writer is then the end of the log."""
+        """Close the write end here once the process has it, so that the log ends with its last writer."""
         if self.write_end >= 0:
             os.close(self.write_end)
             self.write_end = -1
 
     def close(self) -> None:
-        """Nothing more is read; what there is can still be asked for."""
+        """Stop reading from the pipe. The log stays readable."""
         self.close_write_end()
         if not self.drained.is_set():
             self._finish()
 
     def remove(self) -> None:
-        """The files go too."""
+        """Close the log and remove its files."""
         self.close()
         for path in (self._path, self._older_path):
             path.unlink(missing_ok=True)
-        self._wake_all()
+        self._notify_subscribers()
 
     def subscribe(self, owner: object, wake: Callable[[], None]) -> None:
-        """`wake` is called whenever there is something new."""
-        self._wakes[owner] = wake
+        """Call `wake` whenever there are new lines."""
+        self._subscribers[owner] = wake
 
     def unsubscribe(self, owner: object) -> None:
-        self._wakes.pop(owner, None)
+        self._subscribers.pop(owner, None)
 
-    def lines_from(self, place: int) -> tuple[tuple[LogLine, ...], int]:
-        """The lines that begin at this place or later, as far as they are still there; and where the next one will."""
+    def lines_from(self, offset: int) -> tuple[tuple[LogLine, ...], int]:
+        """Return the lines from this offset on that still exist, and the offset of the next line."""
         content = b""
-        if place < self._start:
-            content = _tail_of(self._older_path, max(place - self._older_start, 0))
-            place = self._start
-        content += _tail_of(self._path, place - self._start)
+        if offset < self._start:
+            content = _tail_of(self._older_path, max(offset - self._older_start, 0))
+            offset = self._start
+        content += _tail_of(self._path, offset - self._start)
         return tuple(_to_line(line) for line in content.splitlines()), self._start + self._size
 
     def _read(self) -> None:
@@ -83,11 +83,11 @@ class RunLog:
         except BlockingIOError:
             return
         if data:
-            self._take(data)
+            self._split_lines(data)
         else:
             self._finish()
 
-    def _take(self, data: bytes) -> None:
+    def _split_lines(self, data: bytes) -> None:
         *lines, self._unfinished = (self._unfinished + data).split(b"\n")
         while len(self._unfinished) > LONGEST_LINE:
             lines.append(self._unfinished[:LONGEST_LINE])
@@ -103,19 +103,19 @@ class RunLog:
             content = b"%b%b\n" % (stamp, piece)
             if size + len(content) > LARGEST_FILE:
                 self._append(pending)
-                self._turn_over()
+                self._rotate()
                 pending, size = [], 0
             pending.append(content)
             size += len(content)
         self._append(pending)
-        self._wake_all()
+        self._notify_subscribers()
 
     def _append(self, contents: list[bytes]) -> None:
         content = b"".join(contents)
         self._file.write(content)
         self._size += len(content)
 
-    def _turn_over(self) -> None:
+    def _rotate(self) -> None:
         self._file.close()
         self._path.replace(self._older_path)
         self._older_start, self._start, self._size = self._start, self._start + self._size, 0
@@ -129,25 +129,25 @@ class RunLog:
             self._unfinished = b""
         self._file.close()
         self.drained.set()
-        self._wake_all()
+        self._notify_subscribers()
 
-    def _wake_all(self) -> None:
-        for wake in tuple(self._wakes.values()):
+    def _notify_subscribers(self) -> None:
+        for wake in tuple(self._subscribers.values()):
             wake()
 
 
 def _pieces(lines: list[bytes]) -> Iterator[bytes]:
     for line in lines:
-        # A carriage return inside would be the end of a line to whoever reads the file.
+        # Readers of the file would take a carriage return for the end of a line.
         whole = line.removesuffix(b"\r").replace(b"\r", b" ")
         for at in range(0, max(len(whole), 1), LONGEST_LINE):
             yield whole[at : at + LONGEST_LINE]
 
 
-def _tail_of(path: Path, place: int) -> bytes:
+def _tail_of(path: Path, offset: int) -> bytes:
     try:
         with path.open("rb") as file:
-            file.seek(place)
+            file.seek(offset)
             return file.read()
     except FileNotFoundError:
         return b""

@@ -1,11 +1,11 @@
 """DNS for Python programs in pods: the `sitecustomize` module that resolves the names of pods.
 
-Copied into a folder of its own that stands first in `PYTHONPATH` (`pod_addresses.py`); it imports nothing of ours.
-In a pod:
-* a name that stands in the file `GROVE_HOSTS_FILE` has the addresses that stand there; the pod's own host name has its
-  address; everything else is looked up as ever;
-* listening on all addresses means on the pod's own, so that two pods may use one port, and nobody outside reaches them.
-`GROVE_RESOLVER=off` leaves Python as it is.
+`pod_addresses.py` copies it into a directory that is first in `PYTHONPATH`; it imports nothing of Grove. In a pod:
+* A name in the file `GROVE_HOSTS_FILE` has the addresses of that file, and the pod's own hostname has its address.
+  Other names are resolved as usual.
+* Listening on all addresses means on the address of the pod. So two pods can use one port, and are not reachable from
+  outside.
+`GROVE_RESOLVER=off` disables it.
 """
 
 import os
@@ -17,7 +17,7 @@ _WILDCARDS = ("", "0.0.0.0", "::")
 
 
 def _addresses(name: str) -> list[str]:
-    """Of a pod, or of all pods of a service; none: not one of ours."""
+    """Return the address of a pod, or those of all pods of a service; empty for any other name."""
     wanted = name.rstrip(".").lower()
     if wanted.replace(".", "").isdecimal():
         return []
@@ -36,7 +36,7 @@ def _text(host: Any) -> str:
 
 
 def _first(address: Any) -> Any:
-    """An address to connect to, with a number instead of the name of a pod."""
+    """Return the address to connect to, with the name of a pod resolved."""
     if isinstance(address, tuple) and address and isinstance(address[0], str | bytes):
         found = _addresses(_text(address[0]))
         return (found[0], *address[1:]) if found else address
@@ -44,14 +44,14 @@ def _first(address: Any) -> Any:
 
 
 def _own(sock: socket.socket, address: Any) -> Any:
-    """An address to listen on."""
+    """Return the address to listen on."""
     if sock.family == socket.AF_INET and isinstance(address, tuple) and _text(address[0]) in _WILDCARDS:
         return (os.environ["GROVE_POD_IP"], *address[1:])
     return _first(address)
 
 
 def install() -> None:
-    """Replace what asks for names, in the module and in its class."""
+    """Replace the functions and methods that resolve names."""
     getaddrinfo, gethostbyname, gethostbyname_ex = socket.getaddrinfo, socket.gethostbyname, socket.gethostbyname_ex
     plain = socket.socket
     connect, connect_ex, bind = plain.connect, plain.connect_ex, plain.bind
@@ -77,7 +77,7 @@ def install() -> None:
 
 
 def _import_the_next() -> None:
-    """A `sitecustomize` of the machine's own stands behind this one and is not forgotten."""
+    """Import the `sitecustomize` of the machine, which this one hides."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = sys.path[:]
     sys.path[:] = [each for each in path if os.path.abspath(each) != here]

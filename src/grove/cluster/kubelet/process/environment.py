@@ -1,7 +1,6 @@
-"""The environment of a container: what its pod says, what it is told of itself, and little of this machine's.
+"""The environment of a container: variables of the pod spec, the downward API, and a few variables of this machine.
 
-Also the values of fields and resources that files may hold (`volumes.py`). Pure, but for asking for config maps and
-secrets.
+It also computes the fields and resources of downward API files (`volumes.py`). It does no I/O except config lookups.
 """
 
 import base64
@@ -26,76 +25,78 @@ from grove.cluster.kubelet.process.pod_spec import (
     RunnablePodSpec,
 )
 
-# All that is taken over from whoever started the cluster.
+# The only variables that a container inherits from the process of the cluster.
 INHERITED = ("PATH", "LANG", "LC_ALL", "TZ")
-_KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
 class ConfigLookup(Protocol):
-    """Config maps and secrets of one namespace, decoded; None: there is no such object."""
+    """Content of the ConfigMaps and Secrets of one namespace; None: there is no such object."""
 
     def config_map(self, name: str) -> Mapping[str, bytes] | None: ...
     def secret(self, name: str) -> Mapping[str, bytes] | None: ...
 
 
 class DownwardAPI(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod may be told of itself."""
+    """The data about a pod that its containers can read."""
 
     metadata: ObjectMeta
     spec: RunnablePodSpec
     pod_ip: str
     host_ip: str
-    # What its node has: the limit of who has none.
+    # Resources of the node: the limits of containers that have none.
     allocatable: Mapping[str, Any]
 
 
-def variables_of(container: Container, around: DownwardAPI, lookup: ConfigLookup, mounts: Mounts) -> dict[str, str]:
-    """What the pod says: the only ones that `$(VAR)` can mean. Raises `NotRunnable`."""
+def variables_of(
+    container: Container, downward_api: DownwardAPI, lookup: ConfigLookup, mounts: Mounts
+) -> dict[str, str]:
+    """Return the variables of the pod spec; `$(VAR)` can reference only these. Raises `NotRunnable`."""
     variables: dict[str, str] = {}
     for source in container.env_from:
         variables |= dict(_from_source(source, lookup, mounts))
     for variable in container.env:
-        value = _value(variable, variables, container, around, lookup, mounts)
+        value = _value(variable, variables, container, downward_api, lookup, mounts)
         if value is not None:
             variables[variable.name] = value
     for name, value in variables.items():
         if not name or "=" in name or "\0" in name + value:
-            raise NotRunnable(f"container {container.name}: {name!r} cannot be a variable of a process; rename it")
+            raise NotRunnable(f"container {container.name}: {name!r} is not a valid variable name or value; change it")
     return variables
 
 
-def field_value(field: FieldSelector, around: DownwardAPI) -> str:
-    """Raises `NotRunnable` for a field that nobody knows."""
-    metadata, path = around.metadata, field.field_path
-    plain = {
+def field_value(field: FieldSelector, downward_api: DownwardAPI) -> str:
+    """Return the value of a fieldRef. Raises `NotRunnable` for an unknown field."""
+    metadata, path = downward_api.metadata, field.field_path
+    fields = {
         "metadata.name": metadata.name,
         "metadata.namespace": metadata.namespace,
         "metadata.uid": metadata.uid,
-        "spec.nodeName": around.spec.node_name,
-        "spec.serviceAccountName": around.spec.service_account_name or "default",
-        "status.hostIP": around.host_ip,
-        "status.hostIPs": around.host_ip,
-        "status.podIP": around.pod_ip,
-        "status.podIPs": around.pod_ip,
-        "metadata.labels": _listed(metadata.labels),
-        "metadata.annotations": _listed(metadata.annotations),
+        "spec.nodeName": downward_api.spec.node_name,
+        "spec.serviceAccountName": downward_api.spec.service_account_name or "default",
+        "status.hostIP": downward_api.host_ip,
+        "status.hostIPs": downward_api.host_ip,
+        "status.podIP": downward_api.pod_ip,
+        "status.podIPs": downward_api.pod_ip,
+        "metadata.labels": _format_pairs(metadata.labels),
+        "metadata.annotations": _format_pairs(metadata.annotations),
     }
-    if path in plain:
-        return plain[path]
-    if keyed := _KEYED.fullmatch(path):
-        return (metadata.labels if keyed[1] == "labels" else metadata.annotations).get(keyed[2], "")
-    raise NotRunnable(f"fieldRef: {path!r} is not a field that a pod is told; see the fields that Kubernetes lists")
+    if path in fields:
+        return fields[path]
+    if subscript := _SUBSCRIPT.fullmatch(path):
+        return (metadata.labels if subscript[1] == "labels" else metadata.annotations).get(subscript[2], "")
+    raise NotRunnable(f"fieldRef: {path!r} is not supported; use a field that Kubernetes lists for the downward API")
 
 
-def resource_value(selector: ResourceSelector, container: Container, around: DownwardAPI) -> str:
-    """Rounded up to whole units of the divisor."""
+def resource_value(selector: ResourceSelector, container: Container, downward_api: DownwardAPI) -> str:
+    """Return the value of a resourceFieldRef, rounded up to whole units of its divisor."""
     kind, _, resource = selector.resource.partition(".")
     if kind not in ("limits", "requests") or not resource:
         raise NotRunnable(f"resourceFieldRef: {selector.resource!r} is neither limits.NAME nor requests.NAME")
-    asked = _named(selector.container_name, container, around.spec).resources
-    amount = asked.requests.get(resource) if kind == "requests" else asked.limits.get(resource)
+    resources = _find_container(selector.container_name, container, downward_api.spec).resources
+    amount = resources.requests.get(resource) if kind == "requests" else resources.limits.get(resource)
     if amount is None and kind == "limits":
-        amount = around.allocatable.get(resource)
+        amount = downward_api.allocatable.get(resource)
     try:
         divisor = parse_milli(selector.divisor or "1") or 1000
         return str(-(-parse_milli(amount or "0") // divisor))
@@ -103,7 +104,7 @@ def resource_value(selector: ResourceSelector, container: Container, around: Dow
         raise NotRunnable(f"resourceFieldRef {selector.resource}: {error}") from None
 
 
-def _named(name: str, container: Container, spec: RunnablePodSpec) -> Container:
+def _find_container(name: str, container: Container, spec: RunnablePodSpec) -> Container:
     if not name or name == container.name:
         return container
     for each in (*spec.containers, *spec.init_containers):
@@ -114,16 +115,16 @@ def _named(name: str, container: Container, spec: RunnablePodSpec) -> Container:
 
 def _from_source(source: EnvFrom, lookup: ConfigLookup, mounts: Mounts) -> Iterator[tuple[str, str]]:
     if source.config_map_ref is not None:
-        wanted = source.config_map_ref
-        found = lookup.config_map(wanted.name)
-        if found is None and not wanted.optional:
-            raise NotRunnable(f'configmap "{wanted.name}" not found')
-        yield from ((source.prefix + key, mounts.mapped(_text(value))) for key, value in (found or {}).items())
+        reference = source.config_map_ref
+        found = lookup.config_map(reference.name)
+        if found is None and not reference.optional:
+            raise NotRunnable(f'configmap "{reference.name}" not found')
+        yield from ((source.prefix + key, mounts.translate(_text(value))) for key, value in (found or {}).items())
     if source.secret_ref is not None:
-        wanted = source.secret_ref
-        found = lookup.secret(wanted.name)
-        if found is None and not wanted.optional:
-            raise NotRunnable(f'secret "{wanted.name}" not found')
+        reference = source.secret_ref
+        found = lookup.secret(reference.name)
+        if found is None and not reference.optional:
+            raise NotRunnable(f'secret "{reference.name}" not found')
         yield from ((source.prefix + key, _text(value)) for key, value in (found or {}).items())
 
 
@@ -131,23 +132,23 @@ def _value(
     variable: EnvVar,
     before: Mapping[str, str],
     container: Container,
-    around: DownwardAPI,
+    downward_api: DownwardAPI,
     lookup: ConfigLookup,
     mounts: Mounts,
 ) -> str | None:
-    """None: it refers to something that is not there and need not be."""
+    """Return the value, or None if an optional reference does not exist."""
     if variable.value_from is None:
-        return mounts.mapped(expand(variable.value or "", before))
+        return mounts.translate(expand(variable.value or "", before))
     match variable.value_from:
         case EnvSource(field_ref=FieldSelector() as field):
-            return field_value(field, around)
+            return field_value(field, downward_api)
         case EnvSource(resource_field_ref=ResourceSelector() as resource):
-            return resource_value(resource, container, around)
+            return resource_value(resource, container, downward_api)
         case EnvSource(config_map_key_ref=KeySelector() as key):
             value = _key(key, "configmap", lookup.config_map(key.name))
-            return None if value is None else mounts.mapped(value)
+            return None if value is None else mounts.translate(value)
         case EnvSource(secret_key_ref=KeySelector() as key):
-            # Never changed: what looks like a path in a secret is none.
+            # Not translated: a text in a secret that looks like a path may be none.
             return _key(key, "secret", lookup.secret(key.name))
     raise NotRunnable(
         f"env {variable.name}: valueFrom is not supported by the process kubelet; "
@@ -165,19 +166,19 @@ def _key(selector: KeySelector, kind: str, found: Mapping[str, bytes] | None) ->
     raise NotRunnable(f"couldn't find key {selector.key} in {kind} {selector.name}")
 
 
-def decoded(data: Mapping[str, str], *, text: Mapping[str, str] | None = None) -> dict[str, bytes]:
-    """The content of a config map or secret as bytes: `data` is base64."""
-    plain = {key: value.encode() for key, value in (text or {}).items()}
-    return plain | {key: base64.b64decode(value) for key, value in data.items()}
+def decode_data(data: Mapping[str, str], *, text: Mapping[str, str] | None = None) -> dict[str, bytes]:
+    """Return the content of a ConfigMap or Secret as bytes; `data` is base64."""
+    fields = {key: value.encode() for key, value in (text or {}).items()}
+    return fields | {key: base64.b64decode(value) for key, value in data.items()}
 
 
 def _text(value: bytes) -> str:
     return value.decode(errors="replace")
 
 
-def _listed(pairs: Mapping[str, str]) -> str:
-    return "\n".join(f'{key}="{_escaped(value)}"' for key, value in sorted(pairs.items()))
+def _format_pairs(pairs: Mapping[str, str]) -> str:
+    return "\n".join(f'{key}="{_escape(value)}"' for key, value in sorted(pairs.items()))
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

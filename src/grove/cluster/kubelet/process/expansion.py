@@ -1,4 +1,4 @@
-"""Texts of a pod made ready for this machine: `$(VAR)` replaced, mount paths by where the files really are. Pure."""
+"""Expands texts of a pod spec: replaces `$(VAR)`, and mount paths by their paths on this machine. Pure."""
 
 import posixpath
 import re
@@ -10,7 +10,7 @@ _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """As Kubernetes does: `$(VAR)` is the variable's value, if there is one; `$$` is a dollar sign."""
+    """Replace `$(VAR)` by the value of the variable, if it exists, and `$$` by `$`, as Kubernetes does."""
 
     def replacement(found: re.Match[str]) -> str:
         name = found[1]
@@ -20,21 +20,21 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 class Mounts(msgspec.Struct, frozen=True):
-    """Where a container's mount paths lead: without a file system of its own, each is found elsewhere."""
+    """The mount paths of a container and their paths on this machine; there is no mount namespace."""
 
-    places: Mapping[str, str]
+    targets: Mapping[str, str]
 
-    def mapped(self, text: str) -> str:
-        """The text with every mount path in it replaced; `/data` is one in `--to=/data/x`, and none in `/data2`."""
-        if not self.places:
+    def translate(self, text: str) -> str:
+        """Replace every mount path in the text: `/data` in `--to=/data/x`, but not in `/data2`."""
+        if not self.targets:
             return text
-        # Longest first: /data/deep is not a folder of /data.
-        paths = "|".join(re.escape(path) for path in sorted(self.places, key=len, reverse=True))
-        # Not after what makes it the middle of another path, nor before what makes it a longer name.
+        # Longest first: the mount /data/deep is not a directory of the mount /data.
+        paths = "|".join(re.escape(path) for path in sorted(self.targets, key=len, reverse=True))
+        # Do not match in the middle of another path or name.
         pattern = rf"(?<![\w./~}})-])(?:{paths})(?![\w.-])"
-        return re.sub(pattern, lambda found: self.places[found[0]], text)
+        return re.sub(pattern, lambda found: self.targets[found[0]], text)
 
 
 def normal_path(path: str) -> str:
-    """A mount path as it is compared: absolute, without a slash at its end."""
+    """Return the path as it is compared: absolute, without a trailing slash."""
     return posixpath.normpath(posixpath.join("/", path)).replace("//", "/")

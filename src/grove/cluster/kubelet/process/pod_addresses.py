@@ -1,7 +1,7 @@
-"""Addresses and names of pods: each has its own address on the loopback, and files say who has which.
+"""Addresses and names of pods: every pod has its own loopback address.
 
-There is no DNS server. A file per namespace, in the form of /etc/hosts, holds the names that pods of that namespace
-know each other by; `dns_resolver.py` teaches Python programs to look there first.
+There is no DNS server. For each namespace a file in the format of /etc/hosts has the names that its pods can resolve.
+`dns_resolver.py` makes Python programs read it.
 """
 
 import os
@@ -16,38 +16,38 @@ import msgspec
 from grove.api.types.meta import Uid
 from grove.cluster.kubelet.process import dns_resolver
 
-# The first numbers of 127.0.0.0/8 are taken by others: localhost, the machine's own name, local DNS servers.
+# The first addresses of 127.0.0.0/8 are in use: localhost, the name of the machine, local DNS servers.
 _FIRST = int(IPv4Address("127.1.0.0"))
 _LAST = int(IPv4Address("127.254.255.255"))
 _LONGEST_HOSTNAME = 63
 
 
-class Addresses:
-    """Given out one after the other from a place that chance decides, so that clusters side by side hardly meet.
+class AddressPool:
+    """Loopback addresses, allocated in order from a random start, so that two clusters rarely collide.
 
-    An address comes up again only after all others, some sixteen million.
+    An address is reused only after all others, some sixteen million.
     """
 
     def __init__(self, random: Random) -> None:
         self._next = random.randint(_FIRST, _LAST)
-        self._taken: dict[str, None] = {}
+        self._allocated: dict[str, None] = {}
 
-    def take(self) -> str:
+    def allocate(self) -> str:
         while True:
             number = self._next
             self._next = number + 1 if number < _LAST else _FIRST
             address = str(IPv4Address(number))
-            # Those look like the address of a network, or of everybody in it.
-            if not address.endswith((".0", ".255")) and address not in self._taken:
-                self._taken[address] = None
+            # These look like network and broadcast addresses.
+            if not address.endswith((".0", ".255")) and address not in self._allocated:
+                self._allocated[address] = None
                 return address
 
-    def give_back(self, address: str) -> None:
-        self._taken.pop(address, None)
+    def release(self, address: str) -> None:
+        self._allocated.pop(address, None)
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod as others look for it."""
+    """The names and the address of one pod."""
 
     namespace: str
     hostname: str
@@ -55,13 +55,13 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     address: str
 
 
-def hostname_of(name: str, wanted: str) -> str:
-    """What a pod of this name calls itself."""
-    return wanted or name[:_LONGEST_HOSTNAME].rstrip("-.")
+def hostname_of(name: str, hostname: str) -> str:
+    """Return the hostname of a pod."""
+    return hostname or name[:_LONGEST_HOSTNAME].rstrip("-.")
 
 
-class Hosts:
-    """Who is there. Files are replaced as a whole, so a reader sees the old or the new one."""
+class HostsFiles:
+    """The hosts files of all namespaces. Files are replaced atomically."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700)
@@ -73,21 +73,21 @@ class Hosts:
         shutil.copyfile(dns_resolver.__file__, self.python_path / "sitecustomize.py")
 
     def file(self, namespace: str) -> Path:
-        """Of a namespace in which somebody is, or was."""
+        """Return the hosts file of a namespace that has or had a pod."""
         return self._folder / f"{namespace}.hosts"
 
     def add(self, uid: Uid, host: Host) -> None:
-        """Known to all after the next `write`."""
+        """Add a pod. Other pods see it after the next `write`."""
         self._hosts[uid] = host
-        self._mark(host)
+        self._mark_stale(host)
 
     def remove(self, uid: Uid) -> None:
         host = self._hosts.pop(uid, None)
         if host is not None:
-            self._mark(host)
+            self._mark_stale(host)
 
     def write(self) -> None:
-        """Bring the files up to date, if anything has changed."""
+        """Write the files that changed."""
         for namespace in tuple(self._stale):
             path = self.file(namespace)
             new = path.with_suffix(".new")
@@ -95,12 +95,12 @@ class Hosts:
             os.replace(new, path)
         self._stale.clear()
 
-    def _mark(self, host: Host) -> None:
-        # A full name is known in every namespace.
+    def _mark_stale(self, host: Host) -> None:
+        # A full name is resolved in every namespace.
         self._stale |= dict.fromkeys([host.namespace, *(each.namespace for each in self._hosts.values())])
 
     def _lines(self, namespace: str) -> Iterator[str]:
-        # The newest first: of two pods with one name, the other is about to go.
+        # Newest first: of two pods with one name, the older one is terminating.
         for host in reversed(self._hosts.values()):
             names = [*_names(host, namespace)]
             if names:
@@ -108,7 +108,7 @@ class Hosts:
 
 
 def _names(host: Host, namespace: str) -> Iterator[str]:
-    """How pods of `namespace` call this one, and the service that its subdomain names."""
+    """Yield the names of this pod, and of the service of its subdomain, for pods of `namespace`."""
     if not host.subdomain:
         return
     for first in (f"{host.hostname}.{host.subdomain}", host.subdomain):

@@ -1,6 +1,6 @@
-"""A bound pod with all that is needed to run it. What cannot be run here is refused by `read_spec`, with words.
+"""Pods with all fields that are needed to run them. `read_spec` rejects what the process kubelet cannot run.
 
-Fields that mean nothing without containers (images, security contexts, limits) are not read.
+Fields that have no meaning without containers (images, security contexts, limits) are not decoded.
 """
 
 from datetime import datetime
@@ -12,11 +12,11 @@ from grove.api.types.meta import Condition, JsonObject, ObjectMeta, WireStruct, 
 from grove.api.types.pod import ContainerStatus
 
 CONFIG_ERROR = "CreateContainerConfigError"
-_VOLUME_KINDS = ("name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected")
+_VOLUME_SOURCES = ("name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected")
 
 
 class NotRunnable(Exception):
-    """A container or pod cannot be started as things are: its author acts, or what it refers to appears."""
+    """A container or pod cannot start now: its author must change it, or a referenced object must appear."""
 
     def __init__(self, message: str, *, reason: str = CONFIG_ERROR) -> None:
         super().__init__(message)
@@ -91,7 +91,7 @@ class Sleep(WireStruct):
 
 
 class Hook(WireStruct):
-    """What is run beside a container: `exec`, `httpGet`, or a pause."""
+    """A lifecycle hook: `exec`, `httpGet` or `sleep`."""
 
     exec: Exec | None = None
     http_get: HttpGet | None = None
@@ -155,7 +155,7 @@ class Container(WireStruct):
 
     @property
     def is_sidecar(self) -> bool:
-        """Of an init container: it runs on beside the others."""
+        """Return whether an init container keeps running beside the main containers."""
         return self.restart_policy == "Always"
 
 
@@ -173,7 +173,7 @@ class ConfigMapFiles(WireStruct):
 
 
 class SecretFiles(WireStruct):
-    """A volume calls it `secretName`, a projection `name`."""
+    """A Secret in a volume (`secretName`) or in a projection (`name`)."""
 
     secret_name: str = ""
     name: str = ""
@@ -194,11 +194,19 @@ class DownwardFiles(WireStruct):
     default_mode: int | None = None
 
 
+class TokenProjection(WireStruct):
+    """A file with a token of the pod's service account."""
+
+    path: str = ""
+    audience: str = ""
+    expiration_seconds: int = 3600
+
+
 class Projection(WireStruct):
     config_map: ConfigMapFiles | None = None
     secret: SecretFiles | None = None
     downward_api: DownwardFiles | None = msgspec.field(default=None, name="downwardAPI")
-    service_account_token: JsonObject | None = None
+    service_account_token: TokenProjection | None = None
 
 
 class Projected(WireStruct):
@@ -240,7 +248,7 @@ class RunnablePodSpec(WireStruct):
 
 
 class LocalPodStatus(WireStruct):
-    """What an earlier kubelet may have written."""
+    """A pod status that a previous kubelet may have written."""
 
     phase: str = "Pending"
     start_time: datetime | None = None
@@ -250,7 +258,7 @@ class LocalPodStatus(WireStruct):
 
 
 class LocalPod(WireStruct):
-    """A pod as it came: its spec is read when it is started, so that one that cannot be read can be told of."""
+    """A pod with its spec not decoded: an invalid spec must be reported in the status of the pod."""
 
     metadata: ObjectMeta
     spec: JsonObject = {}
@@ -266,7 +274,7 @@ class LocalPod(WireStruct):
 
     @property
     def active_deadline_seconds(self) -> int | None:
-        """As it is now: it may be brought forward while the pod runs."""
+        """Return the current `activeDeadlineSeconds`. A user can lower it while the pod runs."""
         seconds = self.spec.get("activeDeadlineSeconds")
         return seconds if isinstance(seconds, int) else None
 
@@ -275,14 +283,14 @@ LOCAL_PODS = PODS.viewed_as(LocalPod)
 
 
 def read_spec(raw: JsonObject) -> RunnablePodSpec:
-    """Raises `NotRunnable` for what makes no sense, or cannot be had here."""
+    """Decode the spec. Raises `NotRunnable` if it is invalid or not supported."""
     try:
         spec = msgspec.convert(without_nulls(raw), RunnablePodSpec)
-    except msgspec.ValidationError as problem:
-        words = str(problem).replace("`$", "`spec")
-        raise NotRunnable(f"the pod cannot be read: {words}; correct it") from None
+    except msgspec.ValidationError as error:
+        error_message = str(error).replace("`$", "`spec")
+        raise NotRunnable(f"the pod cannot be read: {error_message}; correct it") from None
     for volume in raw.get("volumes") or ():
-        _check_kind(volume)
+        _check_volume_source(volume)
     for container in (*spec.init_containers, *spec.containers):
         _check_probes(container)
         for hook in (container.lifecycle.post_start, container.lifecycle.pre_stop):
@@ -292,13 +300,15 @@ def read_spec(raw: JsonObject) -> RunnablePodSpec:
 
 
 def port_of(port: int | str, container: Container) -> int:
-    """A port's number, also when it is given by name; raises `NotRunnable`."""
+    """Return the number of a port that is given by number or name. Raises `NotRunnable`."""
     if isinstance(port, int) or port.isdecimal():
         return int(port)
     for each in container.ports:
         if each.name == port:
             return each.container_port
-    raise NotRunnable(f"container {container.name}: no port has the name {port!r}, which is to be asked; name one so")
+    raise NotRunnable(
+        f"container {container.name}: no port is named {port!r}; add a port of this name, or use a number"
+    )
 
 
 def _check_probes(container: Container) -> None:
@@ -315,17 +325,17 @@ def _check_probes(container: Container) -> None:
                 f"container {container.name}: {field}.grpc is not supported by the process kubelet; "
                 "use exec, httpGet or tcpSocket"
             )
-        asked = probe.http_get or probe.tcp_socket
-        if asked is not None:
-            port_of(asked.port, container)
+        action = probe.http_get or probe.tcp_socket
+        if action is not None:
+            port_of(action.port, container)
         elif probe.exec is None:
-            raise NotRunnable(f"container {container.name}: {field} asks nothing; add exec, httpGet or tcpSocket")
+            raise NotRunnable(f"container {container.name}: {field} has no action; add exec, httpGet or tcpSocket")
 
 
-def _check_kind(volume: JsonObject) -> None:
-    unknown = [kind for kind, value in volume.items() if value is not None and kind not in _VOLUME_KINDS]
+def _check_volume_source(volume: JsonObject) -> None:
+    unknown = [kind for kind, value in volume.items() if value is not None and kind not in _VOLUME_SOURCES]
     if unknown:
         raise NotRunnable(
             f"volume {volume['name']}: {unknown[0]} is not supported by the process kubelet; "
-            "use hostPath for what is shared or stays, emptyDir for what goes with the pod"
+            "use hostPath for shared or persistent files, emptyDir for others"
         )

@@ -1,4 +1,4 @@
-"""The status of a pod that runs as processes, as a pure function of what is known of its containers."""
+"""Computes the status of a pod from the status of its containers. Pure."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -31,8 +31,8 @@ class Terminated(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class ContainerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One container as it is now."""
+class ContainerRuntimeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The current status of one container."""
 
     name: str
     image: str
@@ -48,23 +48,23 @@ class ContainerFacts(msgspec.Struct, frozen=True, kw_only=True):
         return isinstance(self.state, Terminated) and self.state.exit_code == 0
 
 
-class PodFacts(msgspec.Struct, frozen=True, kw_only=True):
+class PodRuntimeStatus(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     host_ip: str
     pod_ip: str
     restart_policy: str
-    containers: tuple[ContainerFacts, ...]
-    init_containers: tuple[ContainerFacts, ...] = ()
+    containers: tuple[ContainerRuntimeStatus, ...]
+    init_containers: tuple[ContainerRuntimeStatus, ...] = ()
     sidecars: frozenset[str] = frozenset()
     readiness_gates: tuple[str, ...] = ()
-    # Nothing of it will run again; why, if it was not its own decision.
+    # No container will run again. `reason` and `message` say why, if the pod was stopped.
     is_over: bool = False
     reason: str = ""
     message: str = ""
 
 
-def phase_of(pod: PodFacts) -> str:
-    """Succeeded and Failed are said only once all is over: others act on them at once."""
+def phase_of(pod: PodRuntimeStatus) -> str:
+    """Return the phase. Succeeded and Failed are final: all containers have ended."""
     if pod.is_over:
         has_succeeded = not pod.reason and is_initialized(pod) and all(each.has_succeeded for each in pod.containers)
         return "Succeeded" if has_succeeded else "Failed"
@@ -73,17 +73,17 @@ def phase_of(pod: PodFacts) -> str:
     return "Running"
 
 
-def is_initialized(pod: PodFacts) -> bool:
-    return not _uninitialized(pod)
+def is_initialized(pod: PodRuntimeStatus) -> bool:
+    return not _find_uninitialized(pod)
 
 
-def is_ready(pod: PodFacts, conditions: tuple[Condition, ...]) -> bool:
+def is_ready(pod: PodRuntimeStatus, conditions: tuple[Condition, ...]) -> bool:
     gates = all(is_condition_true(conditions, gate) for gate in pod.readiness_gates)
-    return gates and not pod.is_over and not _unready(pod)
+    return gates and not pod.is_over and not _find_unready(pod)
 
 
-def status_of(pod: PodFacts) -> JsonObject:
-    """All but the conditions."""
+def status_of(pod: PodRuntimeStatus) -> JsonObject:
+    """Return the status without its conditions."""
     status: JsonObject = {
         "phase": phase_of(pod),
         "startTime": wire_time(pod.started_at),
@@ -100,27 +100,30 @@ def status_of(pod: PodFacts) -> JsonObject:
     return status
 
 
-def changed_conditions(pod: PodFacts, before: tuple[Condition, ...], now: datetime) -> list[JsonObject]:
-    """Only those that change: the patch merges conditions by type, so PodScheduled and strangers' ones stay."""
-    changes = (_change(wanted, before, now) for wanted in _conditions(pod, before))
+def changed_conditions(pod: PodRuntimeStatus, before: tuple[Condition, ...], now: datetime) -> list[JsonObject]:
+    """Return the conditions that changed. The patch merges by type, so the conditions of other writers stay."""
+    changes = (_change(desired, before, now) for desired in _conditions(pod, before))
     return [change for change in changes if change is not None]
 
 
-def _conditions(pod: PodFacts, before: tuple[Condition, ...]) -> Iterable[Condition]:
-    uninitialized, unready = _uninitialized(pod), _unready(pod)
+def _conditions(pod: PodRuntimeStatus, before: tuple[Condition, ...]) -> Iterable[Condition]:
+    uninitialized, unready = _find_uninitialized(pod), _find_unready(pod)
     yield _condition("PodReadyToStartContainers", not pod.is_over)
     yield _condition(
-        "Initialized", not uninitialized, "ContainersNotInitialized", _about("incomplete status", uninitialized)
+        "Initialized",
+        not uninitialized,
+        "ContainersNotInitialized",
+        _describe_containers("incomplete status", uninitialized),
     )
     if pod.is_over:
         reason = "PodCompleted" if phase_of(pod) == "Succeeded" else "PodFailed"
         yield _condition("ContainersReady", False, reason)
         yield _condition("Ready", False, reason)
         return
-    words = _about("unready status", unready)
-    yield _condition("ContainersReady", not unready, "ContainersNotReady", words)
+    message = _describe_containers("unready status", unready)
+    yield _condition("ContainersReady", not unready, "ContainersNotReady", message)
     if unready:
-        yield _condition("Ready", False, "ContainersNotReady", words)
+        yield _condition("Ready", False, "ContainersNotReady", message)
     else:
         yield _condition(
             "Ready", is_ready(pod, before), "ReadinessGatesNotReady", "a condition of readinessGates is not true"
@@ -133,47 +136,47 @@ def _condition(type_: str, is_true: bool, reason: str = "", message: str = "") -
     return Condition(type=type_, status="False", reason=reason, message=message)
 
 
-def _change(wanted: Condition, before: tuple[Condition, ...], now: datetime) -> JsonObject | None:
-    old = find_condition(before, wanted.type)
-    if old is not None and (old.status, old.reason, old.message) == (wanted.status, wanted.reason, wanted.message):
+def _change(desired: Condition, before: tuple[Condition, ...], now: datetime) -> JsonObject | None:
+    old = find_condition(before, desired.type)
+    if old is not None and (old.status, old.reason, old.message) == (desired.status, desired.reason, desired.message):
         return None
     changed_at = now
-    if old is not None and old.status == wanted.status and old.last_transition_time is not None:
+    if old is not None and old.status == desired.status and old.last_transition_time is not None:
         changed_at = old.last_transition_time
-    # The patch keeps what it does not mention: an old reason must be taken away by name.
+    # A patch keeps absent fields, so null removes an old reason.
     return {
-        "type": wanted.type,
-        "status": wanted.status,
-        "reason": wanted.reason or None,
-        "message": wanted.message or None,
+        "type": desired.type,
+        "status": desired.status,
+        "reason": desired.reason or None,
+        "message": desired.message or None,
         "lastTransitionTime": wire_time(changed_at),
     }
 
 
-def _uninitialized(pod: PodFacts) -> list[str]:
+def _find_uninitialized(pod: PodRuntimeStatus) -> list[str]:
     return [each.name for each in pod.init_containers if not _is_done(each, pod)]
 
 
-def _is_done(container: ContainerFacts, pod: PodFacts) -> bool:
+def _is_done(container: ContainerRuntimeStatus, pod: PodRuntimeStatus) -> bool:
     if container.name in pod.sidecars:
         return container.is_started or pod.is_over
     return container.has_succeeded
 
 
-def _unready(pod: PodFacts) -> list[str]:
+def _find_unready(pod: PodRuntimeStatus) -> list[str]:
     sidecars = [each for each in pod.init_containers if each.name in pod.sidecars]
     return [each.name for each in (*sidecars, *pod.containers) if not each.is_ready]
 
 
-def _has_never_run(container: ContainerFacts) -> bool:
+def _has_never_run(container: ContainerRuntimeStatus) -> bool:
     return isinstance(container.state, ContainerWaiting) and container.last_state is None
 
 
-def _about(what: str, names: list[str]) -> str:
+def _describe_containers(what: str, names: list[str]) -> str:
     return f"containers with {what}: [{' '.join(names)}]"
 
 
-def _container(container: ContainerFacts) -> JsonObject:
+def _container(container: ContainerRuntimeStatus) -> JsonObject:
     status: JsonObject = {
         "name": container.name,
         "image": container.image,
@@ -196,11 +199,11 @@ def _state(state: ContainerWaiting | Running | Terminated) -> JsonObject:
         case Running(started_at=started_at):
             return {"running": {"startedAt": wire_time(started_at)}}
         case Terminated():
-            return {"terminated": _terminated(state)}
+            return {"terminated": _build_terminated(state)}
 
 
-def _terminated(ended: Terminated) -> JsonObject:
-    told: JsonObject = {
+def _build_terminated(ended: Terminated) -> JsonObject:
+    state: JsonObject = {
         "exitCode": ended.exit_code,
         "reason": ended.reason,
         "startedAt": wire_time(ended.started_at),
@@ -208,7 +211,7 @@ def _terminated(ended: Terminated) -> JsonObject:
         "containerID": ended.container_id,
     }
     if ended.signal:
-        told["signal"] = ended.signal
+        state["signal"] = ended.signal
     if ended.message:
-        told["message"] = ended.message
-    return told
+        state["message"] = ended.message
+    return state

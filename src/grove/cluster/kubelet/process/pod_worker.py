@@ -1,10 +1,11 @@
-"""One pod's life on this machine: its files and address, its containers in order, its status, and its end.
+"""Pod worker of the process kubelet: files, address, containers, status and termination of one pod.
 
-Decisions about one container are `container.py`'s, the words of the status `pod_status.py`'s.
+`container.py` runs one container; `pod_status.py` computes the status.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -14,13 +15,13 @@ import msgspec
 
 from grove.api.types.meta import JsonObject, Uid
 from grove.clock import Clock
-from grove.cluster.kubelet.process.async_events import Broadcast, first_of
-from grove.cluster.kubelet.process.config_watcher import Configs
-from grove.cluster.kubelet.process.container import ContainerLife
-from grove.cluster.kubelet.process.container_command import Launch, Names, build_launch
+from grove.cluster.kubelet.process.async_events import Broadcast, wait_first
+from grove.cluster.kubelet.process.config_watcher import ConfigWatcher
+from grove.cluster.kubelet.process.container import ContainerRunner
+from grove.cluster.kubelet.process.container_command import ContainerConfig, DnsConfig, build_container_config
 from grove.cluster.kubelet.process.environment import DownwardAPI
 from grove.cluster.kubelet.process.log_source import ProcessLogs
-from grove.cluster.kubelet.process.pod_addresses import Addresses, Host, Hosts, hostname_of
+from grove.cluster.kubelet.process.pod_addresses import AddressPool, Host, HostsFiles, hostname_of
 from grove.cluster.kubelet.process.pod_spec import (
     LOCAL_PODS,
     Container,
@@ -32,16 +33,17 @@ from grove.cluster.kubelet.process.pod_spec import (
 from grove.cluster.kubelet.process.pod_status import (
     CREATING,
     INITIALIZING,
-    ContainerFacts,
+    ContainerRuntimeStatus,
     ContainerWaiting,
-    PodFacts,
+    PodRuntimeStatus,
     changed_conditions,
     status_of,
 )
-from grove.cluster.kubelet.process.probes import Questions
-from grove.cluster.kubelet.process.restart_recovery import Earlier, earlier_run, is_over
-from grove.cluster.kubelet.process.supervisor_client import Processes
-from grove.cluster.kubelet.process.volumes import PodHome
+from grove.cluster.kubelet.process.probes import ProbeRunner
+from grove.cluster.kubelet.process.restart_recovery import PreviousRun, is_over, previous_run
+from grove.cluster.kubelet.process.supervisor_client import SupervisorClient
+from grove.cluster.kubelet.process.volumes import PodDirectory
+from grove.cluster.kubelet.service_account_tokens import renewal_seconds, request_tokens
 from grove.cluster.kubelet.simulated.pod_state_machine import back_off
 from grove.cluster.node_pod_cache import BoundNode
 from grove.kube.api_errors import ApiError
@@ -53,159 +55,177 @@ HOST_IP = "127.0.0.1"
 RETRY_SECONDS = (0.5, 1.5)
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What all pods of a kubelet share."""
+class KubeletContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Components that all pod workers of a kubelet share."""
 
     client: Client
     clock: Clock
     random: Random
     pods: Store[LocalPod]
     node: Callable[[str], BoundNode | None]
-    processes: Processes
-    configs: Configs
-    addresses: Addresses
-    hosts: Hosts
+    processes: SupervisorClient
+    configs: ConfigWatcher
+    addresses: AddressPool
+    hosts: HostsFiles
     logs: ProcessLogs
     root: Path
     folders: "count[int]"
     inherited: Mapping[str, str]
 
 
-class PodLife:
-    """`run` it once, and tell it what happens to its pod. A `PodAround` for its containers."""
+class PodWorker:
+    """A worker for one pod, and the `PodContext` of its containers. Call `run` once."""
 
-    def __init__(self, pod: LocalPod, machine: Machine) -> None:
+    def __init__(self, pod: LocalPod, context: KubeletContext) -> None:
         self.uid: str = pod.metadata.uid
         self.name = pod.metadata.name
-        self.clock = machine.clock
-        self.processes = machine.processes
-        self.logs = machine.logs
-        self.changes = machine.configs.changes
-        self._machine = machine
+        self.clock = context.clock
+        self.processes = context.processes
+        self.logs = context.logs
+        self.changes = context.configs.changes
+        self._context = context
         self._pod = pod
-        self._address = machine.addresses.take()
-        self.questions = Questions(machine.processes, self._address)
-        self.home = PodHome(machine.root / str(next(machine.folders)))
-        self._spec, self._refusal = _read(pod)
+        self._address = context.addresses.allocate()
+        self.probe_runner = ProbeRunner(context.processes, self._address)
+        self.directory = PodDirectory(context.root / str(next(context.folders)))
+        self._spec, self._spec_error = _read(pod)
         self.grace_seconds = float(self._spec.termination_grace_period_seconds)
-        self._started_at = pod.status.start_time or machine.clock.now()
-        self._earlier = self._earlier_runs()
-        self._inits = [self._life(each, is_init=True) for each in self._spec.init_containers]
-        self._mains = [self._life(each, is_init=False) for each in self._spec.containers]
+        self._started_at = pod.status.start_time or context.clock.now()
+        self._previous_runs = self._read_previous_runs()
+        self._init_runners = [self._build_runner(each, is_init=True) for each in self._spec.init_containers]
+        self._runners = [self._build_runner(each, is_init=False) for each in self._spec.containers]
         self._is_over = False
-        # Why it cannot be started as a whole, and what ended it from outside.
-        self._trouble: NotRunnable | None = None
-        self._ended_by = ("", "")
+        # Why the pod cannot start, and why it was stopped (reason and message).
+        self._start_error: NotRunnable | None = None
+        self._termination_cause = ("", "")
         self._stop_at = float("inf")
         self._stopping = asyncio.Event()
         self._gone = asyncio.Event()
         self._events = Broadcast()
-        self._has_news = asyncio.Event()
+        self._status_changed = asyncio.Event()
         self._writing = asyncio.Lock()
         self._written: JsonObject = {}
 
-    # What happens to the pod from outside
+    # Events of the pod
 
     def observe(self, pod: LocalPod) -> None:
-        """Its newest version."""
+        """Take over a newer version of the pod."""
         self._pod = pod
         if pod.metadata.is_terminating:
-            # From when we know of it: the time on the object has lost its parts of a second.
+            # Counted from now: the deletionTimestamp has whole seconds only.
             self._stop(self.clock.monotonic() + (pod.metadata.deletion_grace_period_seconds or 0))
         self.wake()
 
-    def vanish(self) -> None:
-        """The object is gone: nobody waits for the processes any more."""
+    def handle_deletion(self) -> None:
+        """Kill the containers at once: the pod object was deleted."""
         self._gone.set()
         self._stop(self.clock.monotonic())
         self.wake()
 
     def wake(self) -> None:
-        """Something that it may wait for has changed."""
-        self._events.tell()
-        self._has_news.set()
+        """Check the pod and its node again."""
+        self._events.notify()
+        self._status_changed.set()
 
-    async def give_up(self) -> None:
-        """After a bug: nothing of it must stay behind."""
-        for life in (*self._inits, *self._mains):
-            await life.kill()
-        self._machine.hosts.remove(Uid(self.uid))
-        self._clear()
+    async def abandon(self) -> None:
+        """Kill the containers and release everything, after an unexpected error."""
+        for runner in (*self._init_runners, *self._runners):
+            await runner.kill()
+        self._context.hosts.remove(Uid(self.uid))
+        self._release()
 
-    # Its life
+    # Run
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            attendants = [group.create_task(self._report()), group.create_task(self._keep_deadline())]
+            background = [
+                group.create_task(self._write_status_changes()),
+                group.create_task(self._enforce_active_deadline()),
+                group.create_task(self._renew_tokens()),
+            ]
             self.wake()
-            await self._live()
+            await self._run_containers()
             self._is_over = True
-            self._machine.hosts.remove(Uid(self.uid))
-            self._machine.hosts.write()
-            self.home.empty()
+            self._context.hosts.remove(Uid(self.uid))
+            self._context.hosts.write()
+            self.directory.empty()
             self.wake()
-            await self._be_removed()
-            for attendant in attendants:
-                attendant.cancel()
-        self._clear()
+            await self._await_removal()
+            for task in background:
+                task.cancel()
+        self._release()
 
-    def _clear(self) -> None:
-        for life in (*self._inits, *self._mains):
-            life.drop_logs()
-        self.home.remove()
-        self._machine.addresses.give_back(self._address)
+    def _release(self) -> None:
+        for runner in (*self._init_runners, *self._runners):
+            runner.drop_logs()
+        self.directory.remove()
+        self._context.addresses.release(self._address)
 
-    def launch(self, container: Container) -> Launch:
-        """Raises `NotRunnable`."""
+    def build_config(self, container: Container) -> ContainerConfig:
+        """Build the config of a container. Raises `NotRunnable`."""
         namespace = self._pod.metadata.namespace
-        hosts = self._machine.hosts
-        names = Names(hosts_file=str(hosts.file(namespace)), python_path=str(hosts.python_path))
-        lookup = self._machine.configs.within(namespace)
-        return build_launch(
-            container, self._around(), lookup, self.home, names=names, inherited=self._machine.inherited
+        hosts = self._context.hosts
+        dns = DnsConfig(hosts_file=str(hosts.file(namespace)), python_path=str(hosts.python_path))
+        lookup = self._context.configs.in_namespace(namespace)
+        return build_container_config(
+            container, self._downward_api(), lookup, self.directory, dns=dns, inherited=self._context.inherited
         )  # fmt: skip
 
-    async def _live(self) -> None:
-        """Everything that its containers do, to the end."""
-        await self._node_ready()
-        if self._was_over:
+    async def _run_containers(self) -> None:
+        """Run all containers to their end."""
+        await self._wait_for_node()
+        if self._has_ended_before:
             return
-        await self._machine.configs.listed()
-        if not await self._furnish():
+        await self._context.configs.wait_until_listed()
+        if not await self._prepare_volumes():
             return
-        self._publish()
+        self._publish_host()
         async with asyncio.TaskGroup() as sidecars:
             tasks: dict[str, asyncio.Task[None]] = {}
             if await self._initialize(sidecars, tasks):
                 async with asyncio.TaskGroup() as mains:
-                    for life in self._mains:
-                        mains.create_task(life.run())
+                    for runner in self._runners:
+                        mains.create_task(runner.run())
             stop_at = min(self._stop_at, self.clock.monotonic() + self.grace_seconds)
-            for life in reversed(self._inits):
-                if life.spec.name in tasks:
-                    life.stop(stop_at)
-                    await tasks[life.spec.name]
+            for runner in reversed(self._init_runners):
+                if runner.spec.name in tasks:
+                    runner.stop(stop_at)
+                    await tasks[runner.spec.name]
 
-    async def _furnish(self) -> bool:
-        """Its volumes. Waits, saying why, for what is missing; false: it was stopped meanwhile."""
+    async def _prepare_volumes(self) -> bool:
+        """Create the volumes. Wait for missing objects and report them. Return false if the pod was stopped."""
         attempts = 0
         while not self._stopping.is_set():
             try:
-                if self._refusal is not None:
-                    raise self._refusal
-                lookup = self._machine.configs.within(self._pod.metadata.namespace)
-                self.home.fill(self._spec.volumes, self._around(), lookup)
-                self._trouble = None
+                if self._spec_error is not None:
+                    raise self._spec_error
+                await self._fill_volumes()
+                self._start_error = None
                 return True
-            except NotRunnable as problem:
-                self._trouble = problem
-                self._has_news.set()
+            except NotRunnable as error:
+                self._start_error = error
+                self._status_changed.set()
             attempts += 1
             seconds = back_off(attempts).total_seconds()
-            await first_of(self._stopping.wait(), self.changes.wait(), seconds=seconds)
+            await wait_first(self._stopping.wait(), self.changes.wait(), seconds=seconds)
         return False
 
-    def _publish(self) -> None:
+    async def _fill_volumes(self) -> None:
+        """Write all files of the volumes. Raises `NotRunnable`."""
+        lookup = self._context.configs.in_namespace(self._pod.metadata.namespace)
+        tokens = await request_tokens(self._context.client, self._pod, self._spec)
+        self.directory.fill(self._spec.volumes, self._downward_api(), lookup, tokens)
+
+    async def _renew_tokens(self) -> None:
+        """Replace the tokens of the pod before they expire."""
+        seconds = renewal_seconds(self._spec.volumes)
+        while seconds is not None and not self._is_over:
+            await self.clock.sleep(seconds)
+            # The next attempt follows soon: the old token is valid for a while.
+            with suppress(NotRunnable):
+                await self._fill_volumes()
+
+    def _publish_host(self) -> None:
         meta = self._pod.metadata
         host = Host(
             namespace=meta.namespace,
@@ -213,92 +233,95 @@ class PodLife:
             subdomain=self._spec.subdomain,
             address=self._address,
         )
-        self._machine.hosts.add(meta.uid, host)
-        self._machine.hosts.write()
+        self._context.hosts.add(meta.uid, host)
+        self._context.hosts.write()
 
     async def _initialize(self, sidecars: asyncio.TaskGroup, tasks: dict[str, asyncio.Task[None]]) -> bool:
-        """Init containers one after the other; those that run on are started, and left running."""
-        for life in self._inits:
+        """Run the init containers in order and start the sidecars. Return whether the main containers may start."""
+        for runner in self._init_runners:
             if self._stopping.is_set():
                 return False
-            if life.spec.is_sidecar:
-                tasks[life.spec.name] = sidecars.create_task(life.run())
-                await first_of(life.started.wait(), self._stopping.wait())
+            if runner.spec.is_sidecar:
+                tasks[runner.spec.name] = sidecars.create_task(runner.run())
+                await wait_first(runner.started.wait(), self._stopping.wait())
                 continue
-            await life.run()
-            if not life.facts.has_succeeded:
+            await runner.run()
+            if not runner.status.has_succeeded:
                 return False
         return not self._stopping.is_set()
 
-    async def _be_removed(self) -> None:
-        """Until the object is gone: once it is to leave, what is left of it is for us to remove."""
+    async def _await_removal(self) -> None:
+        """Wait until the pod object is gone. When the pod is terminating, delete the object."""
         while not self._gone.is_set():
-            if self._is_ready_to_go():
+            if self._can_be_removed():
                 await self._write_status()
                 await self._delete()
             else:
                 await self._events.wait()
 
-    def _is_ready_to_go(self) -> bool:
+    def _can_be_removed(self) -> bool:
         meta = self._pod.metadata
-        # Without grace and still there: a finalizer holds it.
+        # Deleted without a grace period and still there: a finalizer holds it.
         is_held = not meta.deletion_grace_period_seconds and bool(meta.finalizers)
         return meta.is_terminating and not is_held and self._is_node_ready
 
     def _stop(self, at: float) -> None:
         self._stop_at = min(at, self._stop_at)
         self._stopping.set()
-        # Sidecars end after the others, so that they can be used to the last.
-        for life in (*self._inits, *self._mains):
-            if not life.spec.is_sidecar:
-                life.stop(self._stop_at)
+        # Sidecars stop last, because other containers may use them until then.
+        for runner in (*self._init_runners, *self._runners):
+            if not runner.spec.is_sidecar:
+                runner.stop(self._stop_at)
 
-    async def _keep_deadline(self) -> None:
+    async def _enforce_active_deadline(self) -> None:
         while True:
             seconds = self._pod.active_deadline_seconds
-            left = None if seconds is None else self._seconds_until(seconds)
-            if left is not None and left <= 0:
+            remaining = None if seconds is None else self._seconds_until(seconds)
+            if remaining is not None and remaining <= 0:
                 break
-            await first_of(self._events.wait(), seconds=left)
+            await wait_first(self._events.wait(), seconds=remaining)
         if not self._stopping.is_set() and not self._is_over:
-            self._ended_by = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+            self._termination_cause = (
+                "DeadlineExceeded",
+                "Pod was active on the node longer than the specified deadline",
+            )
             self._stop(self.clock.monotonic() + self.grace_seconds)
 
     def _seconds_until(self, seconds: int) -> float:
         return (self._started_at + timedelta(seconds=seconds) - self.clock.now()).total_seconds()
 
-    # What is known of it
+    # Status
 
-    def _life(self, container: Container, *, is_init: bool) -> ContainerLife:
+    def _build_runner(self, container: Container, *, is_init: bool) -> ContainerRunner:
         policy = self._spec.restart_policy
         if is_init:
             policy = "Always" if container.is_sidecar else "Never" if policy == "Never" else "OnFailure"
         reason = INITIALIZING if self._spec.init_containers else CREATING
         is_finite = is_init and not container.is_sidecar
-        return ContainerLife(
-            container, self, lambda: self._has_news.set(), policy=policy, is_init=is_finite, reason=reason,
-            earlier=self._earlier.get(container.name),
+        return ContainerRunner(
+            container, self, lambda: self._status_changed.set(), policy=policy, is_init=is_finite, reason=reason,
+            previous=self._previous_runs.get(container.name),
         )  # fmt: skip
 
-    def _earlier_runs(self) -> dict[str, Earlier]:
-        """Of each container that ran before this kubelet did."""
+    def _read_previous_runs(self) -> dict[str, PreviousRun]:
+        """Return the last run of each container under a previous kubelet."""
         status, now = self._pod.status, self.clock.now()
         statuses = (*status.init_container_statuses, *status.container_statuses)
-        runs = {each.name: earlier_run(each, now) for each in statuses}
+        runs = {each.name: previous_run(each, now) for each in statuses}
         return {name: run for name, run in runs.items() if run is not None}
 
     @property
-    def _was_over(self) -> bool:
-        """It ended with an earlier kubelet."""
+    def _has_ended_before(self) -> bool:
+        """Return whether the pod ended under a previous kubelet."""
         finite = [each.name for each in self._spec.init_containers if not each.is_sidecar]
         mains = [each.name for each in self._spec.containers]
-        find = self._earlier.get
-        return bool(self._earlier) and is_over(
-            self._spec.restart_policy, tuple(map(find, finite)), tuple(map(find, mains))
+        previous_of = self._previous_runs.get
+        return bool(self._previous_runs) and is_over(
+            self._spec.restart_policy, tuple(map(previous_of, finite)), tuple(map(previous_of, mains))
         )
 
-    def _around(self) -> DownwardAPI:
-        node = self._machine.node(self._spec.node_name)
+    def _downward_api(self) -> DownwardAPI:
+        node = self._context.node(self._spec.node_name)
         return DownwardAPI(
             metadata=self._pod.metadata,
             spec=self._spec,
@@ -309,96 +332,96 @@ class PodLife:
 
     @property
     def _is_node_ready(self) -> bool:
-        """Nobody works on behalf of a node that is out of order, also if its processes are here."""
-        node = self._machine.node(self._pod.node_name)
+        """Return whether the node is ready. Nothing is written for a node that is not."""
+        node = self._context.node(self._pod.node_name)
         return node is not None and node.is_ready
 
-    async def _node_ready(self) -> None:
+    async def _wait_for_node(self) -> None:
         while not (self._is_node_ready or self._stopping.is_set()):
             await self._events.wait()
 
-    def _facts(self) -> PodFacts:
-        return PodFacts(
+    def _runtime_status(self) -> PodRuntimeStatus:
+        return PodRuntimeStatus(
             started_at=self._started_at,
             host_ip=HOST_IP,
             pod_ip=self._address,
             restart_policy=self._spec.restart_policy,
-            containers=tuple(self._explained(life.facts) for life in self._mains),
-            init_containers=tuple(self._explained(life.facts) for life in self._inits),
-            sidecars=frozenset(life.spec.name for life in self._inits if life.spec.is_sidecar),
+            containers=tuple(self._with_start_error(runner.status) for runner in self._runners),
+            init_containers=tuple(self._with_start_error(runner.status) for runner in self._init_runners),
+            sidecars=frozenset(runner.spec.name for runner in self._init_runners if runner.spec.is_sidecar),
             readiness_gates=tuple(gate.condition_type for gate in self._spec.readiness_gates),
             is_over=self._is_over,
-            reason=self._ended_by[0],
-            message=self._ended_by[1],
+            reason=self._termination_cause[0],
+            message=self._termination_cause[1],
         )
 
-    def _explained(self, facts: ContainerFacts) -> ContainerFacts:
-        """While the pod itself cannot be started, its containers say why."""
-        if self._trouble is None:
-            return facts
-        waiting = ContainerWaiting(reason=self._trouble.reason, message=self._trouble.message)
-        return msgspec.structs.replace(facts, state=waiting)
+    def _with_start_error(self, status: ContainerRuntimeStatus) -> ContainerRuntimeStatus:
+        """While the pod cannot start, its containers wait for that reason."""
+        if self._start_error is None:
+            return status
+        waiting = ContainerWaiting(reason=self._start_error.reason, message=self._start_error.message)
+        return msgspec.structs.replace(status, state=waiting)
 
     # The API
 
-    async def _report(self) -> None:
+    async def _write_status_changes(self) -> None:
         while True:
-            await self._has_news.wait()
-            self._has_news.clear()
+            await self._status_changed.wait()
+            self._status_changed.clear()
             await self._write_status()
 
     async def _write_status(self) -> None:
-        """What differs from what was written, until it is written. On behalf of a node that is in order only."""
+        """Write status changes, with retries, while the node is ready."""
         async with self._writing:
             while self._is_node_ready and not self._gone.is_set():
-                facts = self._facts()
-                wanted = status_of(facts)
-                conditions = changed_conditions(facts, self._pod.status.conditions, self.clock.now())
-                if wanted == self._written and not conditions:
+                status = self._runtime_status()
+                desired = status_of(status)
+                conditions = changed_conditions(status, self._pod.status.conditions, self.clock.now())
+                if desired == self._written and not conditions:
                     return
-                if await self._patch({**wanted, "conditions": conditions}):
-                    self._written = wanted
+                if await self._patch({**desired, "conditions": conditions}):
+                    self._written = desired
                     return
                 await self._pause()
 
     async def _patch(self, status: JsonObject) -> bool:
-        """Whether there is nothing left to do: it is written, or the pod is gone."""
+        """Patch the status. Return whether it was written or the pod is gone."""
         meta = self._pod.metadata
-        # The uid is a precondition: a new pod of the same name must not get this one's status.
+        # The uid is a precondition: a new pod of the same name must not get this status.
         patch: JsonObject = {"metadata": {"uid": meta.uid}, "status": status}
         try:
-            answer = await self._machine.client.patch(
+            patched = await self._context.client.patch(
                 LOCAL_PODS, meta.namespace, meta.name, patch, content_type=STRATEGIC_PATCH, subresource="status"
             )
         except ApiError as error:
             return error.is_not_found or error.is_conflict
-        self._machine.pods.observe(answer)
+        self._context.pods.observe(patched)
         return True
 
     async def _delete(self) -> None:
         meta = self._pod.metadata
         try:
-            left = await self._machine.client.delete(
+            remaining = await self._context.client.delete(
                 LOCAL_PODS, meta.namespace, meta.name, uid=meta.uid, grace_period_seconds=0
             )
         except ApiError:
             await self._pause()
             return
-        if left is None:
-            self._machine.pods.forget(meta.uid)
+        if remaining is None:
+            self._context.pods.forget(meta.uid)
         else:
-            self._machine.pods.observe(left)
+            self._context.pods.observe(remaining)
 
     async def _pause(self) -> None:
-        await first_of(self._gone.wait(), seconds=self._machine.random.uniform(*RETRY_SECONDS))
+        await wait_first(self._gone.wait(), seconds=self._context.random.uniform(*RETRY_SECONDS))
 
 
 def _read(pod: LocalPod) -> tuple[RunnablePodSpec, NotRunnable | None]:
-    """What can be run of it; or only the names of its containers, and why."""
+    """Decode the spec. If that fails, return only the names of the containers, and the error."""
     try:
         return read_spec(pod.spec), None
-    except NotRunnable as refusal:
-        return RunnablePodSpec(containers=tuple(_names(pod.spec.get("containers"))), node_name=pod.node_name), refusal
+    except NotRunnable as error:
+        return RunnablePodSpec(containers=tuple(_names(pod.spec.get("containers"))), node_name=pod.node_name), error
 
 
 def _names(containers: object) -> list[Container]:

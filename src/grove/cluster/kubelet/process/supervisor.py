@@ -1,11 +1,11 @@
-"""The warden: a small program beside the kubelet that starts the processes of containers, and ends them without fail.
+"""Supervisor: a small program beside the kubelet that starts the processes of containers and ends them reliably.
 
-Run as a script of its own, with nothing but the standard library; `supervisor.py` is the other end of its socket.
-Because it starts everything, it hears of every end; because it adopts orphans, nothing gets away; and because it only
-waits for its socket, it notices when the kubelet is gone, however that died: then it kills all that is left, removes
-the pods' files and ends. Should the warden itself be killed, the kernel kills what it started.
+It runs as a separate script with only the standard library; `supervisor_client.py` is the other end of its socket. It
+starts all processes, so it learns of every exit. It adopts orphans (as a subreaper), so no process escapes. When the
+kubelet dies, the socket closes: then it kills all processes, removes the files of the pods and exits. If the supervisor
+itself is killed, the kernel kills the processes that it started.
 
-Requests and reports are JSON, one per line. A request to start comes with one open file: where the output goes.
+Requests and reports are JSON, one per line. A start request carries one file descriptor, for the output.
     {"start": ID, "argv": [...], "env": {...}, "cwd": "..."}  ->  {"id": ID, "pid": N} or {"id": ID, "error": "..."}
     {"signal": ID, "number": 15}                              ->  nothing
     a process has ended                                       ->  {"id": ID, "status": exit code, or minus its signal}
@@ -24,7 +24,7 @@ import sys
 from collections import deque
 from typing import Any
 
-# In the environment of all that runs in a container, the identity of its main process: orphans are told apart by it.
+# The variable that marks all processes of a container with the identity of its main process. It identifies orphans.
 MARK = "GROVE_CONTAINER_ID"
 
 _PR_SET_PDEATHSIG = 1
@@ -33,7 +33,9 @@ _CHUNK = 65536
 _MOST_FILES = 64
 
 
-class Warden:
+class Supervisor:
+    """The supervisor of all processes of one kubelet."""
+
     def __init__(self, channel: socket.socket, root: str) -> None:
         self._channel = channel
         self._root = root
@@ -42,13 +44,13 @@ class Warden:
         self._pid = os.getpid()
         self._started: dict[int, str] = {}
         self._pids: dict[str, int] = {}
-        # Of those, the main processes of containers; the others are hooks and probes that run beside one.
+        # Main processes of containers. The other started processes are hooks and probes.
         self._mains: dict[int, str] = {}
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._wake_reader, self._wake_writer = os.pipe()
 
     def serve(self) -> None:
-        """Until the kubelet closes its end, or is gone."""
+        """Serve until the kubelet closes its end of the socket or dies."""
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         for pipe_end in (self._wake_reader, self._wake_writer):
             os.set_blocking(pipe_end, False)
@@ -58,7 +60,7 @@ class Warden:
             signal.signal(ignored, signal.SIG_IGN)
         while self._step():
             pass
-        self._end_all()
+        self._kill_all()
         shutil.rmtree(self._root, ignore_errors=True)
 
     def _step(self) -> bool:
@@ -78,10 +80,10 @@ class Warden:
         self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
         for line in lines:
-            self._obey(json.loads(line))
+            self._handle_request(json.loads(line))
         return bool(data)
 
-    def _obey(self, request: dict[str, Any]) -> None:
+    def _handle_request(self, request: dict[str, Any]) -> None:
         if "start" in request:
             self._start(request, self._outputs.popleft())
         else:
@@ -99,14 +101,14 @@ class Warden:
                 stderr=output,
                 start_new_session=True,
                 # Safe: this program has one thread.
-                preexec_fn=self._die_with_the_warden,
+                preexec_fn=self._die_with_supervisor,
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self._report({"id": identity, "error": getattr(error, "strerror", None) or str(error)})
             return
         finally:
             os.close(output)
-        # Reaped here, with everybody else's children: the object must not do it.
+        # `_reap` waits for all children, so the Popen object must not.
         process.returncode = 0
         self._started[process.pid] = identity
         self._pids[identity] = process.pid
@@ -114,11 +116,11 @@ class Warden:
             self._mains[process.pid] = identity
         self._report({"id": identity, "pid": process.pid})
 
-    def _die_with_the_warden(self) -> None:
+    def _die_with_supervisor(self) -> None:
         self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != self._pid:
             os._exit(1)
-        # Ignored signals are inherited; a program expects them as they are by default.
+        # Ignored signals are inherited; restore the defaults that programs expect.
         for restored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(restored, signal.SIG_DFL)
 
@@ -128,7 +130,7 @@ class Warden:
             _signal_group(pid, number)
 
     def _reap(self) -> None:
-        """Report what has ended, and take along what it left behind: with its main process a container is over."""
+        """Report ended processes. When a main process ends, kill the rest of its container."""
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -137,12 +139,12 @@ class Warden:
             if ended is None:
                 break
             pid = ended.si_pid
-            # Before its number is given back: until then no stranger can have it.
+            # Before waitpid: until then the pid cannot be reused.
             if pid in self._mains:
                 _signal_group(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, 0)
             self._forget(pid, os.waitstatus_to_exitcode(status))
-        self._end_orphans()
+        self._kill_orphans()
 
     def _forget(self, pid: int, status: int) -> None:
         self._mains.pop(pid, None)
@@ -151,14 +153,14 @@ class Warden:
             del self._pids[identity]
             self._report({"id": identity, "status": status})
 
-    def _end_orphans(self) -> None:
-        """An orphan may live as long as the container that it comes from; if it hides that, to the end of all."""
+    def _kill_orphans(self) -> None:
+        """Kill orphans whose container has ended. Orphans without the mark are killed when the supervisor exits."""
         for pid in _children():
             if pid not in self._started and _mark_of(pid) not in (None, *self._mains.values()):
                 _signal_one(pid, signal.SIGKILL)
 
-    def _end_all(self) -> None:
-        """Children of what is killed become ours, and are killed in turn."""
+    def _kill_all(self) -> None:
+        """Kill all processes. Children of killed processes are adopted and killed too."""
         while True:
             for pid in _children():
                 _signal_one(pid, signal.SIGKILL)
@@ -172,13 +174,13 @@ class Warden:
                     os.read(self._wake_reader, _CHUNK)
 
     def _report(self, report: dict[str, Any]) -> None:
-        # A kubelet that is gone hears nothing; the next read tells.
+        # If the kubelet is gone, the next read notices it.
         with contextlib.suppress(OSError):
             self._channel.sendall(json.dumps(report).encode() + b"\n")
 
 
 def _children() -> list[int]:
-    """Processes whose parent is this one."""
+    """Return the pids of the child processes."""
     me = os.getpid()
     try:
         with open(f"/proc/{me}/task/{me}/children") as listed:
@@ -190,14 +192,14 @@ def _children() -> list[int]:
 def _parent_of(pid: str) -> int:
     try:
         with open(f"/proc/{pid}/stat") as stat:
-            # The name, in parentheses, may hold anything.
+            # The process name in parentheses may contain any character.
             return int(stat.read().rpartition(")")[2].split()[1])
     except OSError:
         return 0
 
 
 def _mark_of(pid: int) -> str | None:
-    """Which container a process comes from; None: it does not say, or is gone."""
+    """Return the identity of the container of a process, or None if it has no mark or is gone."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as environ:
             variables = environ.read().split(b"\0")
@@ -218,4 +220,4 @@ def _signal_one(pid: int, number: int) -> None:
 
 
 if __name__ == "__main__":
-    Warden(socket.socket(fileno=int(sys.argv[1])), sys.argv[2]).serve()
+    Supervisor(socket.socket(fileno=int(sys.argv[1])), sys.argv[2]).serve()

@@ -1,7 +1,6 @@
-"""Local processes as the kubelet sees them: started, signalled, and each with its end to wait for.
+"""Client of the supervisor: starts and signals local processes and waits for their exit.
 
-The work is done by a program of its own, `supervisor.py`, so that nothing stays behind however this one ends. What
-is run, and why, is not known here.
+`supervisor.py` is a separate program, so that no process stays behind, however the kubelet ends.
 """
 
 import asyncio
@@ -23,17 +22,17 @@ import msgspec
 from grove.cluster.kubelet.process import supervisor
 from grove.errors import Bug
 
-# How long the processes of a cluster that stops may take to end by themselves.
+# The time that processes get to exit after SIGTERM when the cluster stops.
 STOP_SECONDS = 5.0
 _CHUNK = 65536
 
 
 class StartFailed(Exception):
-    """The machine would not start it: whoever wrote the command acts."""
+    """The operating system could not start the command. Its author must act."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run, where, and with which environment. `argv[0]` is a path."""
+    """A command with its environment and working directory. `argv[0]` is a path."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -41,7 +40,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Process:
-    """One started process, the first of a session of its own."""
+    """A started process, the leader of its own session."""
 
     def __init__(self, identity: str, loop: asyncio.AbstractEventLoop) -> None:
         self.identity = identity
@@ -50,8 +49,8 @@ class Process:
         self.ended: asyncio.Future[int] = loop.create_future()
 
     async def end(self) -> int:
-        """The exit code, or minus the number of the signal that ended it."""
-        # Shielded: who stops waiting does not end it.
+        """Wait for the exit. Return the exit code, or minus the number of the signal."""
+        # Shielded: a cancelled waiter must not cancel the shared future.
         return await asyncio.shield(self.ended)
 
 
@@ -62,8 +61,8 @@ class _Report(msgspec.Struct, frozen=True):
     status: int | None = None
 
 
-class Processes:
-    """`async with` it: on leaving, everything that it started is gone, and so is the folder `root`."""
+class SupervisorClient:
+    """A client, used with `async with`. On exit all started processes and the directory `root` are gone."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -73,12 +72,12 @@ class Processes:
         self._sending = asyncio.Lock()
         self._buffer = b""
         self._is_closing = False
-        self._warden: subprocess.Popen[bytes] | None = None
+        self._supervisor: subprocess.Popen[bytes] | None = None
         self._channel, self._far_end = socket.socketpair()
-        self._warden_ended: asyncio.Future[None] = self._loop.create_future()
+        self._supervisor_ended: asyncio.Future[None] = self._loop.create_future()
 
     async def __aenter__(self) -> Self:
-        self._warden = _start_warden(self._far_end, self._root)
+        self._supervisor = _start_supervisor(self._far_end, self._root)
         self._far_end.close()
         self._channel.setblocking(False)
         self._loop.add_reader(self._channel, self._receive)
@@ -88,36 +87,36 @@ class Processes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self._end_gently()
+            await self._terminate_all()
         finally:
             self._is_closing = True
             self._channel.shutdown(socket.SHUT_WR)
             try:
-                await self.warden_end()
+                await self.wait_for_supervisor_exit()
             finally:
                 self._loop.remove_reader(self._channel)
                 self._channel.close()
-                if self._warden is not None:
-                    self._warden.wait()
-                # The warden has done so, unless it was killed.
+                if self._supervisor is not None:
+                    self._supervisor.wait()
+                # The supervisor has removed it, unless it was killed.
                 shutil.rmtree(self._root, ignore_errors=True)
 
-    async def warden_end(self) -> None:
-        """Until it is gone, and with it all that it started."""
-        # Shielded: who stops waiting does not end it.
-        await asyncio.shield(self._warden_ended)
+    async def wait_for_supervisor_exit(self) -> None:
+        """Wait until the supervisor and all its processes are gone."""
+        # Shielded: a cancelled waiter must not cancel the shared future.
+        await asyncio.shield(self._supervisor_ended)
 
     @property
     def count(self) -> int:
-        """How many processes run, as far as is known."""
+        """Return the number of known running processes."""
         return len(self._live)
 
     def new_identity(self) -> str:
-        """For the next process to start; belongs into the environment of all that runs in its container."""
+        """Return an identity for the next process. It marks the environment of all processes of the container."""
         return str(next(self._identities))
 
     async def start(self, command: Command, *, identity: str = "", output: int | None = None) -> Process:
-        """Started when this returns; raises `StartFailed`. `output` stays the caller's; None: nobody wants to know."""
+        """Start a process. Raises `StartFailed`. The caller closes `output`; None discards the output."""
         process = Process(identity or self.new_identity(), self._loop)
         self._live[process.identity] = process
         request = {"start": process.identity, "argv": command.argv, "env": command.env, "cwd": command.cwd}
@@ -127,12 +126,12 @@ class Processes:
         finally:
             if output is None:
                 os.close(sink)
-        # Shielded: should the caller be cancelled, the answer still has somewhere to go.
+        # Shielded: if the caller is cancelled, the report still needs the future.
         await asyncio.shield(process.started)
         return process
 
     async def signal(self, process: Process, number: int) -> None:
-        """To the process and its whole group; nothing happens if it has ended."""
+        """Send a signal to the process group. Does nothing if the process has ended."""
         if not process.ended.done():
             await self._send({"signal": process.identity, "number": int(number)})
 
@@ -144,12 +143,12 @@ class Processes:
                     sent = socket.send_fds(self._channel, [data], files or [])
                     break
                 except BlockingIOError:
-                    await self._room_to_send()
+                    await self._wait_until_writable()
                 except OSError as error:
-                    raise Bug("the warden of the process kubelet is gone; please report this") from error
+                    raise Bug("the supervisor of the process kubelet has exited; please report this") from error
             await self._loop.sock_sendall(self._channel, data[sent:])
 
-    async def _room_to_send(self) -> None:
+    async def _wait_until_writable(self) -> None:
         writable = self._loop.create_future()
         self._loop.add_writer(self._channel, writable.set_result, None)
         try:
@@ -165,25 +164,25 @@ class Processes:
         except OSError:
             data = b""
         if not data:
-            self._lose_warden()
+            self._handle_supervisor_exit()
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            self._hear(msgspec.json.decode(line, type=_Report))
+            self._handle_report(msgspec.json.decode(line, type=_Report))
 
-    def _lose_warden(self) -> None:
+    def _handle_supervisor_exit(self) -> None:
         self._loop.remove_reader(self._channel)
         if not self._is_closing:
-            # The kernel has killed those whom it had started; this is for their children.
+            # The kernel has killed the processes that the supervisor started; kill their children too.
             for process in self._live.values():
                 if not process.pid:
                     continue
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
-        if not self._warden_ended.done():
-            self._warden_ended.set_result(None)
+        if not self._supervisor_ended.done():
+            self._supervisor_ended.set_result(None)
 
-    def _hear(self, report: _Report) -> None:
+    def _handle_report(self, report: _Report) -> None:
         process = self._live[report.id]
         if report.status is not None:
             del self._live[report.id]
@@ -191,22 +190,22 @@ class Processes:
         elif report.error:
             del self._live[report.id]
             process.started.set_exception(StartFailed(report.error))
-            # Somebody may have stopped waiting for it.
+            # The waiter may have been cancelled.
             process.started.exception()
         else:
             process.pid = report.pid
             process.started.set_result(None)
 
-    async def _end_gently(self) -> None:
+    async def _terminate_all(self) -> None:
         live = tuple(self._live.values())
-        if not live or self._warden_ended.done():
+        if not live or self._supervisor_ended.done():
             return
         for process in live:
             await self.signal(process, signal.SIGTERM)
         await asyncio.wait([process.ended for process in live], timeout=STOP_SECONDS)
 
 
-def _start_warden(channel: socket.socket, root: Path) -> "subprocess.Popen[bytes]":
+def _start_supervisor(channel: socket.socket, root: Path) -> "subprocess.Popen[bytes]":
     number = channel.fileno()
     return subprocess.Popen(
         [sys.executable, "-I", "-S", supervisor.__file__, str(number), str(root)],
@@ -214,6 +213,6 @@ def _start_warden(channel: socket.socket, root: Path) -> "subprocess.Popen[bytes
         stdin=subprocess.DEVNULL,
         env={},
         cwd="/",
-        # A Ctrl-C at the terminal is for us: we end in order, and the warden after us.
+        # Ctrl-C is for the kubelet only: it stops its processes and then the supervisor.
         start_new_session=True,
     )

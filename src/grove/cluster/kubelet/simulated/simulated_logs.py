@@ -1,4 +1,4 @@
-"""Logs of simulated containers. No process runs, so none writes: each container's log is its life, from its status."""
+"""Logs of simulated containers: start, readiness and exit, derived from the pod status."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,17 +8,17 @@ from grove.cluster.apiserver.verbs.logs import LogLine, container_status
 
 
 class SimulatedLogs:
-    """A `LogSource`. It remembers nothing: what the status no longer says is not in the log either."""
+    """A `LogSource` without memory: it shows only what the current status contains."""
 
     def lines(self, pod: JsonObject, container: str, state: JsonObject) -> tuple[LogLine, ...]:
         lines = [*_run(container, state)]
         if "running" in state and container_status(pod, container).get("ready"):
             lines += _readiness(container, part(pod.get("status")))
-        # Stable: what happened in the same second stays in the order of the story.
+        # A stable sort keeps the order of events of the same second.
         return tuple(sorted(lines, key=lambda line: line.written_at))
 
     def follow(self, pod: JsonObject, container: str, state: JsonObject, wake: Callable[[], None]) -> None:
-        """Nothing is written but what the pod's status says."""
+        """Follow nothing: the log changes only with the pod status."""
 
 
 def _run(container: str, state: JsonObject) -> Iterator[LogLine]:

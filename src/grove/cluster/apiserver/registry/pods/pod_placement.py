@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from grove.api.validation.field_errors import FieldError, forbidden, invalid, not_supported, required
-from grove.cluster.apiserver.registry.metadata import label_key_problem, label_value_problem
+from grove.cluster.apiserver.registry.metadata import find_label_key_error, find_label_value_error
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -82,21 +82,21 @@ class AffinityFields(msgspec.Struct, frozen=True, rename="camel"):
     pod_anti_affinity: _PodAffinity | None = None
 
 
-def toleration_errors(tolerations: list[TolerationFields]) -> Iterator[FieldError]:
+def validate_tolerations(tolerations: list[TolerationFields]) -> Iterator[FieldError]:
     for index, toleration in enumerate(tolerations):
-        yield from _known_toleration_errors(f"spec.tolerations[{index}]", toleration)
+        yield from _validate_cached(f"spec.tolerations[{index}]", toleration)
 
 
 # Most pods have the same tolerations.
 @lru_cache(maxsize=1024)
-def _known_toleration_errors(path: str, toleration: TolerationFields) -> tuple[FieldError, ...]:
-    return tuple(_toleration_errors(path, toleration))
+def _validate_cached(path: str, toleration: TolerationFields) -> tuple[FieldError, ...]:
+    return tuple(_validate_toleration(path, toleration))
 
 
-def _toleration_errors(path: str, toleration: TolerationFields) -> Iterator[FieldError]:
+def _validate_toleration(path: str, toleration: TolerationFields) -> Iterator[FieldError]:
     operator, effect = toleration.operator or "", toleration.effect or ""
-    if toleration.key and (problem := label_key_problem(toleration.key)):
-        yield invalid(f"{path}.key", toleration.key, problem)
+    if toleration.key and (error_message := find_label_key_error(toleration.key)):
+        yield invalid(f"{path}.key", toleration.key, error_message)
     if not toleration.key and operator != "Exists":
         detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         yield invalid(f"{path}.operator", operator, detail)
@@ -104,8 +104,8 @@ def _toleration_errors(path: str, toleration: TolerationFields) -> Iterator[Fiel
         yield invalid(f"{path}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
     match operator:
         case "" | "Equal":
-            if problem := label_value_problem(toleration.value or ""):
-                yield invalid(f"{path}.operator", toleration.value, problem)
+            if error_message := find_label_value_error(toleration.value or ""):
+                yield invalid(f"{path}.operator", toleration.value, error_message)
         case "Exists":
             if toleration.value:
                 detail = "value must be empty when `operator` is 'Exists'"
@@ -116,51 +116,51 @@ def _toleration_errors(path: str, toleration: TolerationFields) -> Iterator[Fiel
         yield not_supported(f"{path}.effect", effect, _EFFECTS)
 
 
-def node_selector_errors(selector: dict[str, str]) -> Iterator[FieldError]:
-    yield from _label_errors("spec.nodeSelector", selector)
+def validate_node_selector(selector: dict[str, str]) -> Iterator[FieldError]:
+    yield from _validate_labels("spec.nodeSelector", selector)
 
 
-def _label_errors(path: str, labels: dict[str, str]) -> Iterator[FieldError]:
+def _validate_labels(path: str, labels: dict[str, str]) -> Iterator[FieldError]:
     for key, value in labels.items():
-        if problem := label_key_problem(key):
-            yield invalid(path, key, problem)
-        if problem := label_value_problem(value):
-            yield invalid(path, value, problem)
+        if error_message := find_label_key_error(key):
+            yield invalid(path, key, error_message)
+        if error_message := find_label_value_error(value):
+            yield invalid(path, value, error_message)
 
 
-def affinity_errors(affinity: AffinityFields) -> Iterator[FieldError]:
+def validate_affinity(affinity: AffinityFields) -> Iterator[FieldError]:
     if affinity.node_affinity is not None:
-        yield from _node_affinity_errors("spec.affinity.nodeAffinity", affinity.node_affinity)
+        yield from _validate_node_affinity("spec.affinity.nodeAffinity", affinity.node_affinity)
     for field, pods in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
         if pods is not None:
-            yield from _pod_affinity_errors(f"spec.affinity.{field}", pods)
+            yield from _validate_pod_affinity(f"spec.affinity.{field}", pods)
 
 
-def _node_affinity_errors(path: str, affinity: _NodeAffinity) -> Iterator[FieldError]:
+def _validate_node_affinity(path: str, affinity: _NodeAffinity) -> Iterator[FieldError]:
     if affinity.required is not None:
         where = f"{path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
         terms = affinity.required.node_selector_terms or []
         if not terms:
             yield required(where, "must have at least one node selector term")
         for index, term in enumerate(terms):
-            yield from _node_term_errors(f"{where}[{index}]", term)
-    for index, wish in enumerate(affinity.preferred or ()):
+            yield from _validate_node_term(f"{where}[{index}]", term)
+    for index, preferred in enumerate(affinity.preferred or ()):
         where = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-        yield from _weight_errors(where, wish.weight)
-        yield from _node_term_errors(f"{where}.preference", wish.preference or _NodeTerm())
+        yield from _validate_weight(where, preferred.weight)
+        yield from _validate_node_term(f"{where}.preference", preferred.preference or _NodeTerm())
 
 
-def _weight_errors(path: str, weight: int) -> Iterator[FieldError]:
+def _validate_weight(path: str, weight: int) -> Iterator[FieldError]:
     if not 1 <= weight <= 100:
         yield invalid(f"{path}.weight", weight, "must be in the range 1-100")
 
 
-def _node_term_errors(path: str, term: _NodeTerm) -> Iterator[FieldError]:
+def _validate_node_term(path: str, term: _NodeTerm) -> Iterator[FieldError]:
     for index, requirement in enumerate(term.match_expressions or ()):
         where = f"{path}.matchExpressions[{index}]"
-        yield from _node_requirement_errors(where, requirement)
-        if problem := label_key_problem(requirement.key):
-            yield invalid(f"{where}.key", requirement.key, problem)
+        yield from _validate_requirement(where, requirement)
+        if error_message := find_label_key_error(requirement.key):
+            yield invalid(f"{where}.key", requirement.key, error_message)
     for index, requirement in enumerate(term.match_fields or ()):
         where = f"{path}.matchFields[{index}]"
         if requirement.operator not in ("In", "NotIn"):
@@ -171,7 +171,7 @@ def _node_term_errors(path: str, term: _NodeTerm) -> Iterator[FieldError]:
             yield invalid(f"{where}.key", requirement.key, "not a valid field selector key")
 
 
-def _node_requirement_errors(path: str, requirement: _Requirement) -> Iterator[FieldError]:
+def _validate_requirement(path: str, requirement: _Requirement) -> Iterator[FieldError]:
     count = len(requirement.values or ())
     match requirement.operator:
         case "In" | "NotIn" if not count:
@@ -186,38 +186,32 @@ def _node_requirement_errors(path: str, requirement: _Requirement) -> Iterator[F
             yield invalid(f"{path}.operator", other, "not a valid selector operator")
 
 
-def _pod_affinity_errors(path: str, affinity: _PodAffinity) -> Iterator[FieldError]:
+def _validate_pod_affinity(path: str, affinity: _PodAffinity) -> Iterator[FieldError]:
     for index, term in enumerate(affinity.required or ()):
-        yield from _pod_term_errors(f"{path}.requiredDuringSchedulingIgnoredDuringExecution[{index}]", term)
-    for index, wish in enumerate(affinity.preferred or ()):
+        yield from _validate_pod_term(f"{path}.requiredDuringSchedulingIgnoredDuringExecution[{index}]", term)
+    for index, preferred in enumerate(affinity.preferred or ()):
         where = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-        yield from _weight_errors(where, wish.weight)
-        yield from _pod_term_errors(f"{where}.podAffinityTerm", wish.pod_affinity_term or _PodTerm())
+        yield from _validate_weight(where, preferred.weight)
+        yield from _validate_pod_term(f"{where}.podAffinityTerm", preferred.pod_affinity_term or _PodTerm())
 
 
-def _pod_term_errors(path: str, term: _PodTerm) -> Iterator[FieldError]:
+def _validate_pod_term(path: str, term: _PodTerm) -> Iterator[FieldError]:
     for field, selector in (("labelSelector", term.label_selector), ("namespaceSelector", term.namespace_selector)):
         if selector is not None:
-            yield from _label_selector_errors(f"{path}.{field}", selector)
+            yield from _validate_label_selector(f"{path}.{field}", selector)
     if not term.topology_key:
         yield required(f"{path}.topologyKey", "can not be empty")
-    elif problem := label_key_problem(term.topology_key):
-        yield invalid(f"{path}.topologyKey", term.topology_key, problem)
+    elif error_message := find_label_key_error(term.topology_key):
+        yield invalid(f"{path}.topologyKey", term.topology_key, error_message)
 
 
-def _label_selector_errors(path: str, selector: _LabelSelector) -> Iterator[FieldError]:
-    yield from _label_errors(f"{path}.matchLabels", selector.match_labels or {})
+def _validate_label_selector(path: str, selector: _LabelSelector) -> Iterator[FieldError]:
+    yield from _validate_labels(f"{path}.matchLabels", selector.match_labels or {})
     for index, requirement in enumerate(selector.match_expressions or ()):
         where = f"{path}.matchExpressions[{index}]"
-        count = len(requirement.values or ())
-        match requirement.operator:
-            case "In" | "NotIn" if not count:
-                yield required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-            case "Exists" | "DoesNotExist" if count:
-                yield forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-            case "In" | "NotIn" | "Exists" | "DoesNotExist":
-                pass
-            case other:
-                yield invalid(f"{where}.operator", other, "not a valid selector operator")
-        if problem := label_key_problem(requirement.key):
-            yield invalid(f"{where}.key", requirement.key, problem)
+        if requirement.operator in ("Gt", "Lt"):
+            yield invalid(f"{where}.operator", requirement.operator, "not a valid selector operator")
+        else:
+            yield from _validate_requirement(where, requirement)
+        if error_message := find_label_key_error(requirement.key):
+            yield invalid(f"{where}.key", requirement.key, error_message)

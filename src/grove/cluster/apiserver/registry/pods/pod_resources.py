@@ -6,13 +6,13 @@ import msgspec
 
 from grove.api.validation.field_errors import FieldError, invalid, required
 from grove.api.values.quantities import QuantityError, parse_milli
-from grove.cluster.apiserver.registry.metadata import label_key_problem
+from grove.cluster.apiserver.registry.metadata import find_label_key_error
 
 Quantities = dict[str, str | int | float]
 _Pairs = tuple[tuple[str, str | int | float], ...]
 
 _STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
-_QUANTITY_WORDS = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_QUANTITY_MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 class ResourceFields(msgspec.Struct, frozen=True):
@@ -20,20 +20,20 @@ class ResourceFields(msgspec.Struct, frozen=True):
     limits: Quantities | None = None
 
 
-def quantity_problem(resources: ResourceFields) -> str:
+def find_quantity_error(resources: ResourceFields) -> str:
     """Return an error message if a quantity cannot be parsed, else an empty string."""
     for quantities in (resources.limits, resources.requests):
         for quantity in (quantities or {}).values():
             try:
                 parse_milli(quantity)
             except QuantityError:
-                return _QUANTITY_WORDS
+                return _QUANTITY_MESSAGE
     return ""
 
 
-def resource_errors(path: str, resources: ResourceFields) -> list[FieldError]:
+def validate_resources(path: str, resources: ResourceFields) -> list[FieldError]:
     """Return the errors of one container whose quantities can be parsed. `path` is that of its resources."""
-    found = _errors(_pairs(resources.limits), _pairs(resources.requests))
+    found = _validate(_pairs(resources.limits), _pairs(resources.requests))
     return [msgspec.structs.replace(error, path=f"{path}.{error.path}") for error in found]
 
 
@@ -43,18 +43,21 @@ def _pairs(quantities: Quantities | None) -> _Pairs:
 
 # The pods of a clique have equal resources, and a cluster may have thousands of them.
 @lru_cache(maxsize=1024)
-def _errors(limits: _Pairs, requests: _Pairs) -> tuple[FieldError, ...]:
+def _validate(limits: _Pairs, requests: _Pairs) -> tuple[FieldError, ...]:
     errors: list[FieldError] = []
     for part, pairs in (("limits", limits), ("requests", requests)):
         for name, quantity in pairs:
             where = f"{part}[{name}]"
-            errors += _name_errors(where, name) or _quantity_errors(where, name, quantity)
-    return tuple(errors or _relation_errors(dict(limits), requests))
+            errors += _validate_name(where, name) or _validate_quantity(where, name, quantity)
+    return tuple(errors or _validate_requests(dict(limits), requests))
 
 
-def _name_errors(path: str, name: str) -> list[FieldError]:
-    if problem := label_key_problem(name):
-        return [invalid(path, name, problem), invalid(path, name, "doesn't follow extended resource name standard")]
+def _validate_name(path: str, name: str) -> list[FieldError]:
+    if error_message := find_label_key_error(name):
+        return [
+            invalid(path, name, error_message),
+            invalid(path, name, "doesn't follow extended resource name standard"),
+        ]
     if name in _STANDARD or name.startswith("hugepages-") or "/" in name:
         return []
     return [
@@ -63,7 +66,7 @@ def _name_errors(path: str, name: str) -> list[FieldError]:
     ]
 
 
-def _quantity_errors(path: str, name: str, quantity: str | int | float) -> list[FieldError]:
+def _validate_quantity(path: str, name: str, quantity: str | int | float) -> list[FieldError]:
     amount = parse_milli(quantity)
     if amount < 0:
         return [invalid(path, str(quantity), "must be greater than or equal to 0")]
@@ -72,7 +75,7 @@ def _quantity_errors(path: str, name: str, quantity: str | int | float) -> list[
     return []
 
 
-def _relation_errors(limits: Quantities, requests: _Pairs) -> list[FieldError]:
+def _validate_requests(limits: Quantities, requests: _Pairs) -> list[FieldError]:
     """Compare requests with limits. They must be equal for resources that cannot be overcommitted."""
     errors: list[FieldError] = []
     for name, quantity in requests:

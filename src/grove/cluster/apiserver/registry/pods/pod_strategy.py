@@ -11,17 +11,17 @@ import msgspec
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from grove.cluster.apiserver.context import Context
-from grove.cluster.apiserver.registry.metadata import dns_label_problem, label_key_problem, unreadable
+from grove.cluster.apiserver.registry.metadata import build_unreadable_error, find_dns_label_error, find_label_key_error
 from grove.cluster.apiserver.registry.pods.pod_placement import (
     AffinityFields,
     TolerationFields,
-    affinity_errors,
-    node_selector_errors,
-    toleration_errors,
+    validate_affinity,
+    validate_node_selector,
+    validate_tolerations,
 )
-from grove.cluster.apiserver.registry.pods.pod_resources import ResourceFields, quantity_problem, resource_errors
-from grove.cluster.apiserver.registry.pods.pod_topology_labels import on_node
-from grove.cluster.apiserver.registry.pods.pod_volumes import Mount, VolumeFields, check_volumes, mount_errors
+from grove.cluster.apiserver.registry.pods.pod_resources import ResourceFields, find_quantity_error, validate_resources
+from grove.cluster.apiserver.registry.pods.pod_topology_labels import with_topology_labels
+from grove.cluster.apiserver.registry.pods.pod_volumes import Mount, VolumeFields, check_volumes, validate_mounts
 from grove.cluster.apiserver.registry.priority_classes import BUILT_IN_PRIORITIES, DEFAULT_PREEMPTION
 from grove.cluster.apiserver.status_errors import forbidden as forbidden_request
 from grove.cluster.built_in_resources import PODS, PRIORITY_CLASSES
@@ -63,19 +63,19 @@ class PodShape(msgspec.Struct, frozen=True, rename="camel"):
         return [*(self.init_containers or ()), *(self.containers or ())]
 
 
-def pod_shape(obj: JsonObject) -> PodShape:
+def read_pod_spec(obj: JsonObject) -> PodShape:
     """Decode the spec of a pod. Raises 400 for wrong types."""
     try:
         return msgspec.convert(obj.get("spec") or {}, PodShape)
-    except msgspec.ValidationError as problem:
-        raise unreadable(PODS, "json: " + str(problem).replace("`$", "`$.spec")) from None
+    except msgspec.ValidationError as error:
+        raise build_unreadable_error(PODS, "json: " + str(error).replace("`$", "`$.spec")) from None
 
 
 def _check_quantities(shape: PodShape) -> None:
     """Raise 400 for a quantity that cannot be parsed."""
     for container in shape.all_containers:
-        if container.resources is not None and (words := quantity_problem(container.resources)):
-            raise unreadable(PODS, words)
+        if container.resources is not None and (message := find_quantity_error(container.resources)):
+            raise build_unreadable_error(PODS, message)
 
 
 # Defaults
@@ -89,20 +89,22 @@ _SPEC_DEFAULTS: JsonObject = {
     "schedulerName": "default-scheduler",
     "enableServiceLinks": True,
 }
-_PATIENCE: list[JsonObject] = [
-    {"key": f"node.kubernetes.io/{trouble}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-    for trouble in ("not-ready", "unreachable")
+_DEFAULT_TOLERATIONS: list[JsonObject] = [
+    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for taint in ("not-ready", "unreachable")
 ]
 
 
-def prepared_pod(context: Context, obj: JsonObject) -> JsonObject:
+def prepare_pod(context: Context, obj: JsonObject) -> JsonObject:
     """Return a new pod with defaults, priority and initial status."""
-    shape = pod_shape(obj)
+    shape = read_pod_spec(obj)
     _check_quantities(shape)
     spec = _with_defaults(obj.get("spec") or {})
-    spec |= _priority(context, obj["metadata"]["name"], shape)
-    metadata = on_node(context, obj["metadata"], node) if (node := spec.get("nodeName")) else obj["metadata"]
-    return {**obj, "metadata": metadata, "spec": spec, "status": _first_status(shape, context.now())}
+    spec |= _resolve_priority(context, obj["metadata"]["name"], shape)
+    metadata = (
+        with_topology_labels(context, obj["metadata"], node) if (node := spec.get("nodeName")) else obj["metadata"]
+    )
+    return {**obj, "metadata": metadata, "spec": spec, "status": _build_status(shape, context.now())}
 
 
 def _with_defaults(spec: JsonObject) -> JsonObject:
@@ -116,15 +118,17 @@ def _with_defaults(spec: JsonObject) -> JsonObject:
             filled[field] = [_container_with_defaults(container) for container in filled[field]]
     if "schedulingGates" in filled and not filled["schedulingGates"]:
         del filled["schedulingGates"]
-    filled["tolerations"] = _with_patience(filled.get("tolerations") or [])
+    filled["tolerations"] = _with_default_tolerations(filled.get("tolerations") or [])
     return filled
 
 
-def _with_patience(tolerations: list[JsonObject]) -> list[JsonObject]:
+def _with_default_tolerations(tolerations: list[JsonObject]) -> list[JsonObject]:
     """Add the default tolerations for nodes that are not ready or unreachable, unless the pod has its own."""
     if not tolerations:
-        return _PATIENCE
-    missing = [patience for patience in _PATIENCE if not any(_tolerates(t, patience["key"]) for t in tolerations)]
+        return _DEFAULT_TOLERATIONS
+    missing = [
+        default for default in _DEFAULT_TOLERATIONS if not any(_tolerates(t, default["key"]) for t in tolerations)
+    ]
     return [*tolerations, *missing]
 
 
@@ -156,9 +160,9 @@ def _resources_with_defaults(resources: JsonObject) -> JsonObject:
     return {**resources, "requests": {**limits, **(resources.get("requests") or {})}}
 
 
-def _priority(context: Context, pod_name: str, shape: PodShape) -> JsonObject:
+def _resolve_priority(context: Context, pod_name: str, shape: PodShape) -> JsonObject:
     """Return the priority fields that follow from the priority class. Raises 403 if the class does not exist."""
-    name = shape.priority_class_name or _global_default(context)
+    name = shape.priority_class_name or _find_default_class(context)
     if name in BUILT_IN_PRIORITIES:
         value, policy = BUILT_IN_PRIORITIES[name], DEFAULT_PREEMPTION
     elif name:
@@ -187,7 +191,7 @@ def _priority(context: Context, pod_name: str, shape: PodShape) -> JsonObject:
     return {**resolved, "priority": value, "preemptionPolicy": policy}
 
 
-def _global_default(context: Context) -> str:
+def _find_default_class(context: Context) -> str:
     classes = context.store.table(PRIORITY_CLASSES)
     for entry in classes.entries("") if classes.count("") else ():
         if entry.obj.get("globalDefault") is True:
@@ -204,7 +208,7 @@ _GATED: JsonObject = {
 }
 
 
-def _first_status(shape: PodShape, now: str) -> JsonObject:
+def _build_status(shape: PodShape, now: str) -> JsonObject:
     status: JsonObject = {"phase": "Pending"}
     if shape.scheduling_gates:
         status["conditions"] = [{**_GATED, "lastTransitionTime": now}]
@@ -213,46 +217,46 @@ def _first_status(shape: PodShape, now: str) -> JsonObject:
 
 
 def _qos_class(shape: PodShape) -> str:
-    wishes = {_guarantee(container) for container in shape.all_containers}
-    return "Burstable" if len(wishes) > 1 else next(iter(wishes), "BestEffort")
+    classes = {_container_qos_class(container) for container in shape.all_containers}
+    return "Burstable" if len(classes) > 1 else next(iter(classes), "BestEffort")
 
 
-def _guarantee(container: _Container) -> str:
+def _container_qos_class(container: _Container) -> str:
     resources = container.resources
     if resources is None:
         return "BestEffort"
     limits = resources.limits or {}
     requests = {**limits, **(resources.requests or {})}
-    asked = [name for name in ("cpu", "memory") if requests.get(name) not in (None, 0, "0")]
-    if not asked:
+    requested = [name for name in ("cpu", "memory") if requests.get(name) not in (None, 0, "0")]
+    if not requested:
         return "BestEffort"
-    is_exact = len(asked) == 2 and all(limits.get(name) == requests[name] for name in asked)
+    is_exact = len(requested) == 2 and all(limits.get(name) == requests[name] for name in requested)
     return "Guaranteed" if is_exact else "Burstable"
 
 
 # A new pod
 
 
-def new_pod_errors(obj: JsonObject) -> list[FieldError]:
-    shape = pod_shape(obj)
+def validate_pod(obj: JsonObject) -> list[FieldError]:
+    shape = read_pod_spec(obj)
     errors, volumes = check_volumes(shape.volumes or [])
-    errors += _container_errors(shape, volumes)
+    errors += _validate_containers(shape, volumes)
     if shape.restart_policy not in ("Always", "OnFailure", "Never"):
         supported = ("Always", "OnFailure", "Never")
         errors.append(not_supported("spec.restartPolicy", shape.restart_policy, supported))
     for field, value in (("hostname", shape.hostname), ("subdomain", shape.subdomain)):
-        if value and (problem := dns_label_problem(value)):
-            errors.append(invalid(f"spec.{field}", value, problem))
-    errors += _placement_errors(shape)
-    return errors + _gate_errors(shape)
+        if value and (error_message := find_dns_label_error(value)):
+            errors.append(invalid(f"spec.{field}", value, error_message))
+    errors += _validate_placement(shape)
+    return errors + _validate_gates(shape)
 
 
-def _placement_errors(shape: PodShape) -> list[FieldError]:
-    errors = [*toleration_errors(shape.tolerations or []), *node_selector_errors(shape.node_selector or {})]
-    return errors if shape.affinity is None else [*errors, *affinity_errors(shape.affinity)]
+def _validate_placement(shape: PodShape) -> list[FieldError]:
+    errors = [*validate_tolerations(shape.tolerations or []), *validate_node_selector(shape.node_selector or {})]
+    return errors if shape.affinity is None else [*errors, *validate_affinity(shape.affinity)]
 
 
-def _container_errors(shape: PodShape, volumes: frozenset[str]) -> list[FieldError]:
+def _validate_containers(shape: PodShape, volumes: frozenset[str]) -> list[FieldError]:
     if not shape.containers:
         return [required("spec.containers", "")]
     errors: list[FieldError] = []
@@ -260,30 +264,30 @@ def _container_errors(shape: PodShape, volumes: frozenset[str]) -> list[FieldErr
     for field, containers in (("initContainers", shape.init_containers or []), ("containers", shape.containers)):
         for index, container in enumerate(containers):
             path = f"spec.{field}[{index}]"
-            errors += _name_errors(path, container.name or "", seen)
+            errors += _validate_name(path, container.name or "", seen)
             if not container.image:
                 errors.append(required(f"{path}.image", ""))
-            errors += mount_errors(container.volume_mounts or [], volumes, f"{path}.volumeMounts")
-            errors += resource_errors(f"{path}.resources", container.resources or ResourceFields())
+            errors += validate_mounts(container.volume_mounts or [], volumes, f"{path}.volumeMounts")
+            errors += validate_resources(f"{path}.resources", container.resources or ResourceFields())
             seen[container.name or ""] = None
     return errors
 
 
-def _name_errors(path: str, name: str, seen: dict[str, None]) -> list[FieldError]:
+def _validate_name(path: str, name: str, seen: dict[str, None]) -> list[FieldError]:
     if not name:
         return [required(f"{path}.name", "")]
-    if problem := dns_label_problem(name):
-        return [invalid(f"{path}.name", name, problem)]
+    if error_message := find_dns_label_error(name):
+        return [invalid(f"{path}.name", name, error_message)]
     return [duplicate(f"{path}.name", name, "")] if name in seen else []
 
 
-def _gate_errors(shape: PodShape) -> list[FieldError]:
+def _validate_gates(shape: PodShape) -> list[FieldError]:
     errors: list[FieldError] = []
     names: dict[str, None] = {}
     for index, gate in enumerate(shape.scheduling_gates or ()):
         path = f"spec.schedulingGates[{index}]"
-        if problem := label_key_problem(gate.name):
-            errors.append(invalid(path, gate.name, problem))
+        if error_message := find_label_key_error(gate.name):
+            errors.append(invalid(path, gate.name, error_message))
         if gate.name in names:
             errors.append(duplicate(path, gate.name, ""))
         names[gate.name] = None
@@ -294,19 +298,19 @@ def _gate_errors(shape: PodShape) -> list[FieldError]:
 
 # An existing pod
 
-_MUTABLE_WORDS = (
+_MUTABLE_MESSAGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 
 
-def prepared_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
-    """Return the updated pod as a real API server stores it: empty lists are dropped."""
+def prepare_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
+    """Return the updated pod as a real API server stores it: without empty scheduling gates."""
     spec = new.get("spec") or {}
     if spec is old["spec"]:
         return new
-    _check_quantities(pod_shape(new))
+    _check_quantities(read_pod_spec(new))
     cleaned = {key: value for key, value in spec.items() if value is not None and (value or key != "schedulingGates")}
     for key, value in _SPEC_DEFAULTS.items():
         cleaned.setdefault(key, old["spec"].get(key, value))
@@ -316,64 +320,64 @@ def prepared_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
     return {**new, "spec": cleaned}
 
 
-def pod_update_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
+def validate_pod_update(old: JsonObject, new: JsonObject) -> list[FieldError]:
     before, after = old["spec"], new.get("spec") or {}
     if before is after:
         return []
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     errors: list[FieldError] = []
     is_gated = bool(before.get("schedulingGates"))
-    is_refused = False
+    has_forbidden_change = False
     for key in changed:
         match key:
             case "schedulingGates":
-                errors += _added_gates(before, after)
+                errors += _validate_gates_update(before, after)
             case "containers" | "initContainers":
-                is_refused |= _without_images(before.get(key, [])) != _without_images(after.get(key, []))
+                has_forbidden_change |= _without_images(before.get(key, [])) != _without_images(after.get(key, []))
             case "tolerations":
-                errors += _lost_tolerations(before, after)
+                errors += _validate_tolerations_update(before, after)
             case "activeDeadlineSeconds":
-                errors += _later_deadline(before, after)
+                errors += _validate_deadline_update(before, after)
             case "nodeSelector" if is_gated:
-                errors += _loosened_selector(before, after)
+                errors += _validate_node_selector_update(before, after)
             case "affinity" if is_gated:
                 # A gated pod may tighten its affinity. Whether the change tightens it is not checked.
                 pass
             case _:
-                is_refused = True
-    if is_refused:
-        errors.append(forbidden("spec", _MUTABLE_WORDS))
+                has_forbidden_change = True
+    if has_forbidden_change:
+        errors.append(forbidden("spec", _MUTABLE_MESSAGE))
     if errors or not changed:
         return errors
-    shape = pod_shape(new)
+    shape = read_pod_spec(new)
     wrong_volumes, volumes = check_volumes(shape.volumes or [])
-    return [*wrong_volumes, *_container_errors(shape, volumes), *_placement_errors(shape)]
+    return [*wrong_volumes, *_validate_containers(shape, volumes), *_validate_placement(shape)]
 
 
-def _added_gates(before: JsonObject, after: JsonObject) -> list[FieldError]:
-    known = [gate.get("name") for gate in before.get("schedulingGates", [])]
+def _validate_gates_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
+    old_names = [gate.get("name") for gate in before.get("schedulingGates", [])]
     return [
         forbidden(
             f"spec.schedulingGates[{index}].name",
             f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'",
         )
         for index, gate in enumerate(after.get("schedulingGates", []))
-        if gate.get("name") not in known
+        if gate.get("name") not in old_names
     ]
 
 
-def _loosened_selector(before: JsonObject, after: JsonObject) -> list[FieldError]:
+def _validate_node_selector_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
     wanted = after.get("nodeSelector") or {}
     if all(wanted.get(key) == value for key, value in (before.get("nodeSelector") or {}).items()):
         return []
-    problem = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-    return [invalid("spec.nodeSelector", wanted, problem)]
+    error_message = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+    return [invalid("spec.nodeSelector", wanted, error_message)]
 
 
-def _lost_tolerations(before: JsonObject, after: JsonObject) -> list[FieldError]:
+def _validate_tolerations_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
     """Return an error if a toleration was removed or changed. Only `tolerationSeconds` may change."""
-    kept = [_without_seconds(toleration) for toleration in after.get("tolerations", [])]
-    if all(_without_seconds(toleration) in kept for toleration in before.get("tolerations", [])):
+    new_tolerations = [_without_seconds(toleration) for toleration in after.get("tolerations", [])]
+    if all(_without_seconds(toleration) in new_tolerations for toleration in before.get("tolerations", [])):
         return []
     return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
 
@@ -382,7 +386,7 @@ def _without_seconds(toleration: JsonObject) -> JsonObject:
     return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
-def _later_deadline(before: JsonObject, after: JsonObject) -> list[FieldError]:
+def _validate_deadline_update(before: JsonObject, after: JsonObject) -> list[FieldError]:
     path, old, new = (
         "spec.activeDeadlineSeconds",
         before.get("activeDeadlineSeconds"),

@@ -7,7 +7,7 @@ from grove.cluster.built_in_resources import NODES
 _LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
-def on_node(context: Context, metadata: JsonObject, node: str) -> JsonObject:
+def with_topology_labels(context: Context, metadata: JsonObject, node: str) -> JsonObject:
     """Return the metadata of a pod on this node. Labels that the user set are overwritten."""
     entry = context.store.table(NODES).find("", node)
     labels = None if entry is None else entry.obj["metadata"].get("labels")

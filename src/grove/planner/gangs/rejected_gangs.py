@@ -19,13 +19,13 @@ TURN = timedelta(seconds=5)
 
 
 class CreateBackoff(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do about a gang whose pods are refused."""
+    """The back-off of a gang whose pods the API server rejects."""
 
     message: str
     since: datetime
     retry_at: datetime
-    # Not None: the gang is below its minima and holds gated pods that others could use; give them back then.
-    give_back_at: datetime | None
+    # Not None: the gang is below its minima and its gated pods block others; they are deleted then.
+    release_at: datetime | None
 
 
 def pods_failure_key(clique_name: str) -> str:
@@ -36,22 +36,22 @@ def is_about_pods(failure: CreateRejection) -> bool:
     return failure.key.startswith("pods/")
 
 
-def gang_refusal(
+def find_gang_backoff(
     cliques: tuple[CliqueView, ...], failures: tuple[CreateRejection, ...], *, gangs_ahead_count: int
 ) -> CreateBackoff | None:
-    """The refusal of a gang's pods, if there is one; it ends when all of them could be created."""
+    """Return the back-off of a gang with rejected pods. It ends when all of them were created."""
     keys = {pods_failure_key(clique.name) for clique in cliques}
-    refused = [failure for failure in failures if failure.key in keys]
-    if not refused:
+    rejected = [failure for failure in failures if failure.key in keys]
+    if not rejected:
         return None
-    latest = max(refused, key=lambda failure: (failure.last_at, failure.key))
-    attempts = max(failure.count for failure in refused)
+    latest = max(rejected, key=lambda failure: (failure.last_at, failure.key))
+    attempts = max(failure.count for failure in rejected)
     hold = HOLD if attempts == 1 else timedelta(0)
     return CreateBackoff(
         message=latest.message,
-        since=min(failure.first_at for failure in refused),
+        since=min(failure.first_at for failure in rejected),
         retry_at=latest.last_at + hold + _pause(attempts) + TURN * gangs_ahead_count,
-        give_back_at=latest.last_at + hold if is_below_minima(cliques) and not has_started(cliques) else None,
+        release_at=latest.last_at + hold if is_below_minima(cliques) and not has_started(cliques) else None,
     )
 
 
@@ -66,13 +66,13 @@ def is_below_minima(cliques: tuple[CliqueView, ...]) -> bool:
 
 
 def has_started(cliques: tuple[CliqueView, ...]) -> bool:
-    """Some pod is past our gate: the first placement of this gang has begun, and completeness guards no more.
+    """Return whether a pod passed Grove's gate, so that the gang need not be complete any more.
 
-    Ended and leaving pods tell it too: a gang whose last running pod failed is not a new one.
+    Ended and terminating pods count too: a gang whose last running pod failed is not a new one.
     """
     return any(clique.done_count for clique in cliques) or any(
-        not pod.is_behind_our_gate
+        not pod.is_gated
         for clique in cliques
-        for pods in (clique.active, clique.failed, clique.leaving)
+        for pods in (clique.active, clique.failed, clique.terminating)
         for pod in pods
     )

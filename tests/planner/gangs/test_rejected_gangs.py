@@ -4,8 +4,8 @@ import pytest
 
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS
 from grove.api.types.meta import find_condition
+from grove.planner.gangs.rejected_gangs import CreateBackoff, find_gang_backoff
 from grove.planner.plan import plan
-from grove.planner.pods.create_backoff import CreateBackoff, gang_refusal
 from grove.planner.views import CliqueView
 from tests.dsl import (
     NOW,
@@ -20,6 +20,7 @@ from tests.dsl import (
     group,
     pcs,
     pod,
+    problems,
     replica,
     role,
     run_a_while,
@@ -34,48 +35,48 @@ HALF = clique(gated(0), replicas=3, needs=2)
 ENOUGH = clique(gated(0), gated(1), replicas=3, needs=2)
 
 
-def refusal(*cliques: CliqueView, count: int = 1, ahead: int = 0) -> CreateBackoff | None:
-    return gang_refusal(cliques, (failure(count=count),), gangs_ahead_count=ahead)
+def backoff(*cliques: CliqueView, count: int = 1, ahead: int = 0) -> CreateBackoff | None:
+    return find_gang_backoff(cliques, (failure(count=count),), gangs_ahead_count=ahead)
 
 
 def test_a_gang_whose_pods_are_accepted_has_no_refusal() -> None:
-    assert gang_refusal((HALF,), (), gangs_ahead_count=0) is None
-    assert gang_refusal((HALF,), (failure("pods/p-0-b"), failure("podcliques/p-0-a")), gangs_ahead_count=0) is None
+    assert find_gang_backoff((HALF,), (), gangs_ahead_count=0) is None
+    assert find_gang_backoff((HALF,), (failure("pods/p-0-b"), failure("podcliques/p-0-a")), gangs_ahead_count=0) is None
 
 
 def test_below_its_minima_a_gang_holds_on_for_30_s_then_gives_back_and_tries_again() -> None:
-    assert refusal(HALF) == CreateBackoff(message="exceeded quota", since=NOW, retry_at=at(31), give_back_at=at(30))
+    assert backoff(HALF) == CreateBackoff(message="exceeded quota", since=NOW, retry_at=at(31), release_at=at(30))
 
 
 def test_at_its_minima_a_gang_keeps_what_it_has() -> None:
-    assert refusal(ENOUGH) == CreateBackoff(message="exceeded quota", since=NOW, retry_at=at(31), give_back_at=None)
+    assert backoff(ENOUGH) == CreateBackoff(message="exceeded quota", since=NOW, retry_at=at(31), release_at=None)
 
 
-@pytest.mark.parametrize("sign", [pod(1), failed(1), pod(1, phase="Succeeded"), pod(1, leaving=True)])
+@pytest.mark.parametrize("sign", [pod(1), failed(1), pod(1, phase="Succeeded"), pod(1, terminating=True)])
 def test_a_gang_that_was_placed_keeps_what_it_has(sign: object) -> None:
     assert isinstance(sign, type(pod()))
-    found = refusal(clique(gated(0), sign, replicas=4, needs=4))
+    found = backoff(clique(gated(0), sign, replicas=4, needs=4))
     assert found is not None
-    assert found.give_back_at is None
+    assert found.release_at is None
 
 
 @pytest.mark.parametrize(("count", "pause"), [(2, 30), (3, 60), (4, 120), (5, 240), (6, 300), (7, 300), (100, 300)])
 def test_refused_again_it_gives_back_at_once_and_waits_longer_up_to_5_min(count: int, pause: int) -> None:
-    assert refusal(HALF, count=count) == CreateBackoff(
-        message="exceeded quota", since=NOW, retry_at=at(pause), give_back_at=NOW
+    assert backoff(HALF, count=count) == CreateBackoff(
+        message="exceeded quota", since=NOW, retry_at=at(pause), release_at=NOW
     )
 
 
 def test_gangs_ahead_try_first() -> None:
-    found = [refusal(HALF, count=2, ahead=ahead) for ahead in range(3)]
+    found = [backoff(HALF, count=2, ahead=ahead) for ahead in range(3)]
     assert [one and one.retry_at for one in found] == [at(30), at(35), at(40)]
 
 
 def test_the_latest_words_of_the_server_and_the_first_time_are_told() -> None:
     old = failure("pods/p-0-a", first=at(-60), last=at(-30))
     late = failure("pods/p-0-b", first=at(-10), last=at(-10), count=3)
-    found = gang_refusal((HALF, clique(name="p-0-b", replicas=1)), (old, late), gangs_ahead_count=0)
-    assert found == CreateBackoff(message="exceeded quota", since=at(-60), retry_at=at(50), give_back_at=at(-10))
+    found = find_gang_backoff((HALF, clique(name="p-0-b", replicas=1)), (old, late), gangs_ahead_count=0)
+    assert found == CreateBackoff(message="exceeded quota", since=at(-60), retry_at=at(50), release_at=at(-10))
 
 
 # In a plan
@@ -96,7 +97,7 @@ def refused_set(*cliques: CliqueView, count: int = 1) -> list[list[str]]:
     ]
 
 
-GIVE_BACK = "the gang is refused its minimum and gives its waiting pods back"
+GIVE_BACK = "the API server rejects the minimum of the gang, so its waiting pods are released"
 
 
 def test_pods_are_given_back_at_30_s_and_asked_for_again_at_31_s() -> None:
@@ -110,7 +111,7 @@ def test_pods_are_given_back_at_30_s_and_asked_for_again_at_31_s() -> None:
 
 def test_a_gang_at_its_minima_opens_its_gates_and_asks_for_the_rest_later() -> None:
     first, second = (one.metadata.name for one in ENOUGH.active)
-    why = "the minima exist and the rest is refused"
+    why = "the minima exist and the rest is rejected"
     gates = [f"p-0/gates 0: patch pods/{first} ({why})", f"p-0/gates 0: patch pods/{second} ({why})"]
     before, held, again = refused_set(ENOUGH)
     assert (before, held) == (gates, gates)
@@ -170,9 +171,8 @@ def test_it_heals_when_the_quota_is_raised() -> None:
     world.quota = 20
     run_to_rest(world)
     assert counts(world) == {"p-0": 10, "p-1": 10}
-    observed = world.pcs
-    assert observed is not None
-    assert (observed.status.conditions, observed.status.last_errors) == ((), ())
+    status = world.json(PODCLIQUESETS, "p")["status"]
+    assert (problems(status), "lastErrors" in status) == ([], False)
     assert {condition.type for clique in world.all(PODCLIQUES) for condition in clique.status.conditions} == {
         "MinAvailableBreached",
         "PodCliqueScheduled",
@@ -217,7 +217,7 @@ def test_giving_up_the_missing_pods_ends_the_refusal() -> None:
     world.edit(PODCLIQUES, "p-0-a", {"spec": {"replicas": 2}})
     run_to_rest(world)
     status = world.json(PODCLIQUESETS, "p")["status"]
-    assert ("conditions" in status, "lastErrors" in status) == (False, False)
+    assert (problems(status), "lastErrors" in status) == ([], False)
     assert counts(world) == {"p-0": 2}
 
 

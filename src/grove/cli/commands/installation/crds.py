@@ -2,11 +2,11 @@
 
 import click
 
-from grove.cli.common.object_printer import ObjectFormat, notation_option, print_objects
+from grove.cli.common.object_printer import ObjectFormat, object_output_option, print_objects
 
 
 @click.command()
-@notation_option
+@object_output_option
 def crds(output: ObjectFormat) -> None:
     """Print the CustomResourceDefinitions.
 

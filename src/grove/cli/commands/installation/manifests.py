@@ -6,44 +6,59 @@ from pathlib import Path
 import click
 
 from grove import __version__
-from grove.cli.common.object_printer import ObjectFormat, notation_option, print_objects
+from grove.cli.common.object_printer import ObjectFormat, object_output_option, print_objects
 from grove.cli.common.options import FILE, UsageError
-from grove.cli.common.output import say_error
+from grove.cli.common.output import print_error
 from grove.errors import UserError
 
 PEM = "-----BEGIN CERTIFICATE-----"
 
-home_option = click.option(
+operator_namespace_option = click.option(
     "--namespace",
     "-n",
     default="grove-system",
     show_default=True,
-    help="Where the operator lives.",
+    help="The namespace of the operator.",
     metavar="NAME",
 )
 
 
 @click.command()
-@home_option
-@click.option("--image", default="", help="Default: grove-operator, tagged with our version.", metavar="IMAGE")
+@operator_namespace_option
+@click.option(
+    "--image",
+    default="",
+    help="The image of the operator. Default: grove-operator, tagged with the version of grove.",
+    metavar="IMAGE",
+)
 @click.option(
     "--replicas",
     type=click.IntRange(min=1),
     default=2,
     show_default=True,
-    help="How many operators; one of them leads.",
+    help="Number of operator pods. One of them is the leader.",
     metavar="N",
 )
-@click.option("--config", type=FILE, help="The OperatorConfiguration to install.", metavar="FILE")
-@click.option("--ca-bundle", type=FILE, help="PEM; only with certProvisionMode: manual.", metavar="FILE")
+@click.option(
+    "--config",
+    type=FILE,
+    help="The OperatorConfiguration to install. Default: leader election, ports 9443 to 9445.",
+    metavar="FILE",
+)
+@click.option(
+    "--ca-bundle",
+    type=FILE,
+    help="CA of the webhook certificates, in PEM; only with certProvisionMode: manual.",
+    metavar="FILE",
+)
 @click.option(
     "--priority-class",
     default="system-cluster-critical",
     show_default=True,
-    help="Of the operator's pods; empty: none.",
+    help="The priority class of the operator's pods. Empty: none.",
     metavar="NAME",
 )
-@notation_option
+@object_output_option
 def manifests(
     namespace: str,
     image: str,
@@ -58,12 +73,12 @@ def manifests(
     Install with: grove manifests | kubectl apply --server-side -f -
     """
     from grove.api.types.operatorconfiguration import ConfigurationError
-    from grove.api.validation.syntax import dns_label_complaint
+    from grove.api.validation.syntax import check_dns_label
     from grove.installation.install_options import DEFAULT_CONFIGURATION, plan_installation
     from grove.installation.manifests import installation_objects
 
-    if dns_label_complaint(namespace):
-        raise UsageError(f"--namespace {namespace}: not a name of a namespace; write for example grove-system")
+    if check_dns_label(namespace):
+        raise UsageError(f"--namespace {namespace}: is not a valid namespace; write for example grove-system")
     bundle = _read(ca_bundle) if ca_bundle else ""
     try:
         installation, warnings = plan_installation(
@@ -77,9 +92,9 @@ def manifests(
     except ConfigurationError as error:
         raise UsageError(f"{config}: {error}") from error
     if ca_bundle and PEM not in bundle:
-        raise UserError(f"{ca_bundle}: holds no certificate in PEM; give that of the authority, or leave it out")
+        raise UserError(f"{ca_bundle}: has no PEM certificate; give the certificate of the CA, or omit --ca-bundle")
     for warning in warnings:
-        say_error(f"grove: warning: {config}: {warning}")
+        print_error(f"grove: warning: {config}: {warning}")
     print_objects(
         installation_objects(installation),
         output,
@@ -94,4 +109,4 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: is not text") from error
+        raise UserError(f"{path}: is not a text file; check the path") from error

@@ -6,21 +6,21 @@ from datetime import datetime
 
 import click
 
-from grove.cli.commands.manifests import home_option
-from grove.cli.common.object_printer import ObjectFormat, notation_option, print_objects
+from grove.cli.commands.installation.manifests import operator_namespace_option
+from grove.cli.common.object_printer import ObjectFormat, object_output_option, print_objects
 from grove.cli.common.options import UsageError
 
 
 @click.command()
-@home_option
+@operator_namespace_option
 @click.option(
     "--secret",
     default="grove-webhook-server-cert",
     show_default=True,
-    help="As in server.webhooks.secretName of the configuration.",
+    help="The name of the Secret: server.webhooks.secretName of the configuration.",
     metavar="NAME",
 )
-@notation_option
+@object_output_option
 def webhook_certs(namespace: str, secret: str, output: ObjectFormat) -> None:
     """Print a Secret with a webhook certificate and its CA.
 
@@ -33,18 +33,20 @@ def webhook_certs(namespace: str, secret: str, output: ObjectFormat) -> None:
         Lifetimes,
         RotationStep,
         data_of,
-        renewed,
+        rotate,
     )
-    from grove.api.validation.syntax import dns_label_complaint, dns_subdomain_complaint
+    from grove.api.validation.syntax import check_dns_label, check_dns_subdomain
     from grove.installation.labels import object_metadata
 
-    if dns_label_complaint(namespace):
-        raise UsageError(f"--namespace {namespace}: not a name of a namespace; write for example grove-system")
-    if dns_subdomain_complaint(secret):
-        raise UsageError(f"--secret {secret}: not a name of a Secret; write for example grove-webhook-server-cert")
+    if check_dns_label(namespace):
+        raise UsageError(f"--namespace {namespace}: is not a valid namespace; write for example grove-system")
+    if check_dns_subdomain(secret):
+        raise UsageError(
+            f"--secret {secret}: is not a valid name of a Secret; write for example grove-webhook-server-cert"
+        )
     names = certificate_names(WebhookOptions(host="", port=0, namespace=namespace, secret_name=secret))
     nothing = KeyMaterial(certificate=b"", key=b"", authorities=b"")
-    material = renewed(nothing, RotationStep.AUTHORITY, names, asyncio.run(_now()), Lifetimes())
+    material = rotate(nothing, RotationStep.AUTHORITY, names, asyncio.run(_now()), Lifetimes())
     # The private key of the CA is discarded, so that no other certificate can be signed with it.
     data = {key: value for key, value in data_of(material).items() if key != AUTHORITY_KEY}
     print_objects(
@@ -58,8 +60,8 @@ def webhook_certs(namespace: str, secret: str, output: ObjectFormat) -> None:
             }
         ],
         output,
-        "The private key of the webhooks is in here: keep it out of sight.",
-        "ca.crt is the bundle for `grove manifests --ca-bundle`.",
+        "This file contains the private key of the webhooks: keep it secret.",
+        "Give ca.crt to `grove manifests --ca-bundle`.",
     )
 
 

@@ -1,0 +1,1 @@
+"""`grove describe` and `grove events`: details and events of objects."""

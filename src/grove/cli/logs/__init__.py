@@ -1,0 +1,1 @@
+"""`grove logs` of objects with several pods."""

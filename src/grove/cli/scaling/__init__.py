@@ -1,0 +1,1 @@
+"""`grove scale`: change the number of replicas."""

@@ -1,0 +1,1 @@
+"""`grove init`: commented manifests to start from."""

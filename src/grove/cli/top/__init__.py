@@ -1,0 +1,1 @@
+"""`grove top`: resources of nodes and racks, and who holds them."""
