@@ -452,6 +452,13 @@ class TestASet:
             },
         )
 
+    def test_counts_stay_as_known_until_its_templates_are_stored(self) -> None:
+        """A set is scaled out while its new template cannot be stored: `Available` must not be true of 1 of 2."""
+        known = PodCliqueSetStatus(replicas=1, available_replicas=1)
+        write = set_write(pcs(replicas=2, status=known), available_replicas=1, is_stored=False)
+        assert write is not None
+        assert "replicas" not in write.patch
+
     def test_is_pending_until_a_replica_is_available(self) -> None:
         write = set_write(pcs())
         assert write is not None

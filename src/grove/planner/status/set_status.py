@@ -105,7 +105,8 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
         observed_generation=pcs.metadata.generation if is_observed else old.observed_generation,
         conditions=conditions,
         last_errors=_last_errors(context, facts.failures, old.last_errors, now),
-        replicas=pcs.spec.replicas,
+        # With the other counts: until the templates are stored they are the last known ones.
+        replicas=pcs.spec.replicas if facts.is_stored else old.replicas,
         updated_replicas=facts.updated_replicas,
         available_replicas=facts.available_replicas,
         hpa_pod_selector=labels.selector(labels.default_labels(context.name)),
