@@ -29,7 +29,7 @@ from grove.api.resources import (
     Resource,
 )
 from grove.api.types.meta import HasMetadata, JsonObject, ObjectMeta, OwnerKey, Uid
-from grove.cluster.storage.store import Change, ChangeType
+from grove.cluster.storage.store import Change, ChangeType, Entry
 from grove.kube.request_info import RequestSummary
 from grove.planner.snapshot import Snapshot
 from grove.sim.faults import RecordedWrite
@@ -80,6 +80,10 @@ class OwnershipRules:
         if not is_part and _is_end(change):
             self._foreign_deletes.append(place)
         return is_part
+
+    def is_part_of_set(self, entry: Entry) -> bool:
+        """Return whether this version of a child belongs to a set by its controller reference."""
+        return msgspec.convert(entry.obj["metadata"], ObjectMeta).controller in self._owners
 
     def end_request(self) -> None:
         """Note that the server has finished a request: later deletes belong to another one."""

@@ -110,7 +110,10 @@ class Invariants:
     def observe(self, change: Change) -> None:
         """Record one write to the store, then check every rule that it could break."""
         if not self._ownership.note(change):
-            return
+            if change.before is None or not self._ownership.is_part_of_set(change.before):
+                return
+            # A client took its owner reference away: to the set, the object is gone.
+            change = msgspec.structs.replace(change, type=ChangeType.DELETED, entry=change.before)
         if change.resource_info.plural in ("podcliquesets", "podcliquescalinggroups"):
             self._observe_owner(change)
         match change.resource_info.plural:
