@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kube
 
 ROUNDS = 10
 # What is told, by what is missing.
-WORDS = {"off": "does not serve PodGroup", "blind": "passes over the gang's groups"}
+WORDS = {"off": "does not serve PodGroup", "blind": "ignores the groups of the gang"}
 
 
 @pytest.fixture(scope="module", params=WORDS)
