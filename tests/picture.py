@@ -86,7 +86,7 @@ async def _looked() -> tuple[list[Row], list[Row]]:
         now = world.clock.now()
         (node,) = await SetWatcher(world.client, world.clock, Random(1), name="chat").list_once()
         why = await explain(world.client, now, "default", ObjectRef("podgang", WAITING))
-        return tree_rows(node, now), why_rows(why)
+        return tree_rows(node, now), why_rows(why, 120)
 
 
 async def _looked_at_many() -> list[list[Row]]:

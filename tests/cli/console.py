@@ -199,7 +199,7 @@ class Up:
 
         return asyncio.run(ask())
 
-    def ask_until(self, text: str, *arguments: str) -> CommandResult:
+    def wait_for_output(self, text: str, *arguments: str) -> CommandResult:
         """Run a command again and again until it says the text."""
         for _ in attempts():
             said = self.grove(*arguments)
@@ -207,7 +207,7 @@ class Up:
                 return said
         raise AssertionError(f"{arguments} never said {text!r}: {said}")
 
-    def ask_until_lines(self, lines: list[str], *arguments: str, plain: Callable[[str], str] = str) -> None:
+    def wait_for_lines(self, lines: list[str], *arguments: str, plain: Callable[[str], str] = str) -> None:
         """Run a command again and again until it says exactly this, in `plain` form."""
         for _ in attempts():
             said = [plain(line) for line in self.grove(*arguments).out.splitlines()]

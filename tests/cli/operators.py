@@ -76,7 +76,7 @@ class Operator:
         except urllib.error.HTTPError as error:
             return Answer(error.code, error.read().decode())
 
-    def ask_until(self, text: str, page: str) -> str:
+    def wait_for_output(self, text: str, page: str) -> str:
         """Ask again and again until the page says so: it tells of what the process has seen by now."""
         for _ in attempts():
             answer = self.ask(page)

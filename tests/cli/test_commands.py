@@ -137,7 +137,7 @@ def test_delete_waits_until_the_set_is_gone(up: Up) -> None:
     up.grove("apply", "-f", "-", given=small_set("short"))
     assert up.grove("delete", "pcs/short").out == "podcliqueset/short deleted\n"
     assert up.grove("why", "pcs/short").err == (
-        "grove: no podcliqueset/short in namespace 'default'; check the name and the namespace (-n)\n"
+        "grove: no PodCliqueSet 'short' in namespace 'default'; `grove status -A` lists all sets\n"
     )
     again = up.grove("delete", "pcs/short")
     assert (again.code, again.err) == (
@@ -151,7 +151,7 @@ def test_delete_without_waiting_returns_at_once(up: Up) -> None:
     up.grove("apply", "-f", "-", given=yaml.safe_dump(held))
     said = up.grove("delete", "pcs/held", "--wait=false", "--output", "json")
     assert msgspec.json.decode(said.out) == [{"kind": "podcliqueset", "name": "held", "action": "deleted"}]
-    up.ask_until("Finalizer example.com/backup blocks the deletion of podcliqueset/held.", "why", "pcs/held")
+    up.wait_for_output("Finalizer example.com/backup blocks the deletion of podcliqueset/held.", "why", "pcs/held")
 
 
 def test_why_speaks_for_people_and_for_programs(up: Up) -> None:
@@ -164,6 +164,7 @@ def test_why_speaks_for_people_and_for_programs(up: Up) -> None:
                 "kind": "note",
                 "reason": "",
                 "text": "Nothing: 10 of 10 pods are ready.",
+                "details": [],
                 "until": None,
             }
         ],
@@ -216,7 +217,7 @@ def test_a_followed_log_ends_with_its_pod(up: Up) -> None:
     spec = {"containers": [{"name": "main", "image": "none"}]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "brief"}, "spec": spec}
     assert up.grove("apply", "-f", "-", given=yaml.safe_dump(pod)).out == "pod/brief created\n"
-    up.ask_until("is ready", "logs", "brief")
+    up.wait_for_output("is ready", "logs", "brief")
     follower = up.start("logs", "-f", "brief", "--tail", "1")
     assert follower.stdout.readline() == "container main is ready\n"
     up.grove("delete", "pod/brief")
@@ -263,7 +264,7 @@ def test_followed_logs_of_a_set_take_up_its_new_pods_and_end_with_it(up: Up) -> 
         "spec": {"replicas": 1, "template": {"cliques": [clique]}},
     }
     assert up.grove("apply", "-f", "-", given=yaml.safe_dump(manifest)).code == 0
-    up.ask_until("is ready", "logs", "followed-0-w-0")
+    up.wait_for_output("is ready", "logs", "followed-0-w-0")
     follower = up.start("logs", "-f", "pcs/followed", "--tail", "1")
     first = follower.stdout.readline()
     name = first.split(" | ")[0]

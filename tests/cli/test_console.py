@@ -29,6 +29,14 @@ def test_the_version_is_printed_for_people_and_for_programs(tmp_path: Path) -> N
     assert grove(tmp_path, "--version") == said
 
 
+@pytest.mark.parametrize("words", [[], ["rollout"]], ids=["grove", "rollout"])
+def test_no_help_line_of_a_command_is_cut(tmp_path: Path, words: list[str]) -> None:
+    listed = grove(tmp_path, *words, "--help").out.partition("Commands:")[2].splitlines()
+    assert [line for line in listed if line.endswith("...")] == []
+    assert sum(line.endswith(".") for line in listed) >= 4
+    assert max(len(line) for line in listed) <= 80
+
+
 def test_help_lists_every_command(tmp_path: Path) -> None:
     said = grove(tmp_path, "--help")
     assert said.code == 0

@@ -1,6 +1,8 @@
 """Nodes made, cordoned, drained, lost and found, and what follows for their pods."""
 
-from grove.api.resources import NODES
+from grove.api.resources import NODES, Object
+from grove.api.types.meta import WireStruct
+from grove.cluster.apiserver.discovery import GIT_VERSION
 from grove.cluster.nodes import BLOCK, HOSTNAME, RACK, ZONE, NodeChanges, NodeTopology
 from tests.cluster.small_cluster import RESOURCES, SmallCluster, run_story
 
@@ -15,6 +17,23 @@ def test_nodes_are_ready_labelled_and_numbered_in_order() -> None:
         assert node.metadata.labels == {
             HOSTNAME: "node-4", ZONE: "zone-0", BLOCK: "block-0", RACK: "rack-1", "pool": "blue",
         }  # fmt: skip
+
+    run_story(story)
+
+
+def test_kubectl_get_nodes_prints_a_version() -> None:
+    class Info(WireStruct):
+        kubelet_version: str = ""
+
+    class Status(WireStruct):
+        node_info: Info = Info()
+
+    class VersionedNode(Object):
+        status: Status = Status()
+
+    async def story(cluster: SmallCluster) -> None:
+        node = await cluster.client.get(NODES.viewed_as(VersionedNode), "", "node-0")
+        assert node.status.node_info.kubelet_version == GIT_VERSION
 
     run_story(story)
 

@@ -46,13 +46,13 @@ def test_kinds_that_are_not_installed_are_said_and_waited_for(plane: Plane) -> N
     with operator(plane) as only:
         line = only.read_until("cannot list podcliquesets")
         assert (line["code"], "grove crds" in line["advice"]) == (404, True)
-        only.ask_until("podgangs: 404", "readyz")
+        only.wait_for_output("podgangs: 404", "readyz")
         assert only.ask("readyz").status == 503
         install_kinds(plane)
         found = {only.read_until("can list ")["resource"] for _ in range(5)}
         own = {"podcliquesets", "podcliques", "podcliquescalinggroups", "podgangs", "clustertopologybindings"}
         assert found == own
-        only.ask_until("ok\n", "readyz")
+        only.wait_for_output("ok\n", "readyz")
         assert only.end() == 0
     assert lease(plane)["holderIdentity"] == ""
 
@@ -70,7 +70,7 @@ def test_the_lead_passes_on_after_a_kill_a_freeze_and_a_stop(plane: Plane) -> No
         assert lost["level"] == "error"
         assert leader.read_until("waiting for the lease")["holder"] == other.start["identity"]
         plane.kubectl("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
-        other.ask_until('resource="pods",verb="create"} 10.0', "metrics")
+        other.wait_for_output('resource="pods",verb="create"} 10.0', "metrics")
         other.end(signal.SIGKILL)
         leader.read_until("leading")
         assert leader.end() == 0
@@ -92,12 +92,12 @@ def test_a_server_that_restarts_costs_nobody_the_lead_for_long(plane: Plane) -> 
     install_kinds(plane)
     with operator(plane) as only:
         only.read_until("leading")
-        only.ask_until("ok\n", "readyz")
+        only.wait_for_output("ok\n", "readyz")
         plane.restart("kube-apiserver")
         plane.await_ready()
         await_served(plane.user("admin"), SETS)
         plane.kubectl("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
-        only.ask_until('resource="pods",verb="create"} 10.0', "metrics")
+        only.wait_for_output('resource="pods",verb="create"} 10.0', "metrics")
         assert only.end() == 0
 
 
@@ -107,12 +107,12 @@ def test_the_lease_is_understood_by_those_of_kubernetes_itself(plane: Plane) -> 
     with operator(plane) as ours:
         ours.read_until("leading")
         with rival_scheduler(plane):
-            ours.ask_until("leader: this process", "readyz")
+            ours.wait_for_output("leader: this process", "readyz")
             ours.end(signal.SIGKILL)
             holder = next(holder for holder in holders(plane) if holder != ours.start["identity"])
             with operator(plane) as next_one:
                 assert next_one.read_until("waiting for the lease")["holder"] == holder
-                next_one.ask_until(f"leader: {holder}", "readyz")
+                next_one.wait_for_output(f"leader: {holder}", "readyz")
         # Where the block ends it is killed: nobody gives the lease back.
         with operator(plane) as last:
             last.read_until("leading")

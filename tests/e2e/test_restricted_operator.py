@@ -117,11 +117,11 @@ def test_sets_are_judged_while_it_runs_and_nobody_is_asked_when_it_has_stopped(t
         flags = ("--config", str(write_config(tmp_path)), "--kubeconfig", str(kubectl.kubeconfig))
         url = f"https://127.0.0.1:{free_port()}"
         with PlainOperator(tmp_path, *flags, "--webhook-url", url) as operator:
-            operator.ask_until("ok\n", "readyz")
+            operator.wait_for_output("ok\n", "readyz")
             refused = kubectl.attempt("apply", "-f", "-", stdin=TOO_DEMANDING)
             assert (refused.code, "must not be greater than replicas (1)" in refused.err) == (1, True), refused.err
             kubectl("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
-            operator.ask_until('resource="pods",verb="create"} 10.0', "metrics")
+            operator.wait_for_output('resource="pods",verb="create"} 10.0', "metrics")
             assert operator.end() == 0
         kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations"
         assert kubectl("get", kinds, "-o", "name").out == ""
@@ -132,9 +132,9 @@ def test_a_webhook_that_is_gone_holds_writes_up_and_no_deletion(tmp_path: Path) 
         flags = ("--config", str(write_config(tmp_path)), "--kubeconfig", str(kubectl.kubeconfig))
         url = f"https://127.0.0.1:{free_port()}"
         with PlainOperator(tmp_path, *flags, "--webhook-url", url) as operator:
-            operator.ask_until("ok\n", "readyz")
+            operator.wait_for_output("ok\n", "readyz")
             kubectl("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
-            operator.ask_until('resource="pods",verb="create"} 10.0', "metrics")
+            operator.wait_for_output('resource="pods",verb="create"} 10.0', "metrics")
             operator.end(signal.SIGKILL)
         name = kubectl("get", "pcs", "-o", "name").out.strip()
         refused = kubectl.attempt("scale", name, "--replicas=3")

@@ -29,11 +29,11 @@ def test_sets_are_judged_while_it_runs_and_nobody_is_asked_when_it_has_stopped(t
         plane.kubectl("apply", "--server-side", "-f", "-", stdin=grove(tmp_path, "crds").out)
         flags = ("--config", str(write_config(tmp_path)), "--kubeconfig", str(plane.kubeconfig))
         with Operator(tmp_path, *flags, "--webhook-url", f"https://127.0.0.1:{free_port()}") as operator:
-            operator.ask_until("ok\n", "readyz")
+            operator.wait_for_output("ok\n", "readyz")
             refused = plane.user("admin").attempt("apply", "-f", "-", stdin=TOO_DEMANDING)
             assert (refused.code, "must not be greater than replicas (1)" in refused.err) == (1, True)
             plane.kubectl("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
-            operator.ask_until('resource="pods",verb="create"} 10.0', "metrics")
+            operator.wait_for_output('resource="pods",verb="create"} 10.0', "metrics")
             assert operator.end() == 0
         left = plane.kubectl("get", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-o", "name")
         assert left == ""

@@ -112,7 +112,7 @@ class TestScale:
         decided = plan(world.snapshot(), NOW)
         victim = world.names(PODS)[1]
         assert told(decided) == [
-            "p-0 0: patch podgangs/p-0 (gang p-0 follows its cliques)",
+            "p-0 0: patch podgangs/p-0 (gang p-0 is updated to match its cliques)",
             f"p-0 1: delete pods/{victim} (the clique has 2 pods and requests 1)",
         ]
         assert decided.live_reads == (
@@ -154,7 +154,7 @@ class TestRepair:
         ended = world.names(PODS)[0]
         world.end(ended, phase)
         lines = lines_of(world)
-        assert lines[0] == "p-0 0: patch podgangs/p-0 (gang p-0 follows its cliques)"
+        assert lines[0] == "p-0 0: patch podgangs/p-0 (gang p-0 is updated to match its cliques)"
         assert [line.partition(": ")[2].split(" ")[0] for line in lines[1:]] == ["create", "delete"]
         assert lines[2] == f"p-0 2: delete pods/{ended} (pod {ended} ended ({phase}) and is no longer needed)"
         run_to_rest(world)

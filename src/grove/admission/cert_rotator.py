@@ -184,7 +184,10 @@ class CertRotator:
         return now - self._trusted[1]
 
     def _seconds_to_ready(self, material: KeyMaterial) -> float:
-        """Return the seconds until a new replica may serve: during a rotation it has no old certificate."""
+        """Return the seconds until a replica that has only the new certificate may serve, during a rotation.
+
+        API servers must have the new CA first.
+        """
         born = created_at(issuer_of(material), self._lifetimes)
         if born is None or len(read_certificates(material.authorities)) == 1:
             return 0.0

@@ -22,7 +22,7 @@ def json_patch(old: Any, new: Any, path: str = "") -> list[JsonObject]:
 
 
 def _is_same_leaf(old: Any, new: Any) -> bool:
-    """Return whether two scalars are equal. A fast path: most values are."""
+    """Return whether two scalars are equal. Most are, so this is checked first."""
     return type(old) is type(new) and not isinstance(new, dict | list) and bool(old == new)
 
 

@@ -22,7 +22,7 @@ AUTHORITY_KEY = "ca.key"
 
 
 class Lifetimes(msgspec.Struct, frozen=True, kw_only=True):
-    """Lifetimes. CA and certificate are replaced after two thirds of their lifetime."""
+    """The lifetimes of a CA and a certificate. Both are replaced after two thirds of their lifetime."""
 
     authority: timedelta = timedelta(days=3650)
     certificate: timedelta = timedelta(days=365)

@@ -131,7 +131,7 @@ class WebhookServer:
 
 
 def _fail(http: web.BaseRequest, why: str) -> web.Response:
-    """Return an error: the failure policy of the webhook decides."""
+    """Return an error. The API server then applies the failure policy of the webhook."""
     log.warning("admission failed", path=http.path, why=why)
     return _text(500, why)
 

@@ -87,7 +87,7 @@ class _Unit(Value):
 
 
 class NativeGroupPlanner:
-    """Compares the desired groups of one gang with the existing ones."""
+    """A planner that compares the desired groups of one gang with the existing ones."""
 
     def __init__(
         self,

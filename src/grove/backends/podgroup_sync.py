@@ -167,7 +167,7 @@ def _as_patches(
 ) -> tuple[SchedulerObjectPatch, ...]:
     if not patch:
         return ()
-    reason = "the PodGroup follows its gang"
+    reason = "the PodGroup is updated to match its gang"
     return (SchedulerObjectPatch(resource=desired.resource, existing=current, patch=patch, reason=reason),)
 
 

@@ -1,4 +1,4 @@
-"""Builds and runs the controller: informers, work queue, workers and event recorder. There is no global state."""
+"""Build and run the controller: informers, work queue, workers and event recorder. There is no global state."""
 
 import asyncio
 from collections import Counter
@@ -155,7 +155,7 @@ class Controller:
         return self.failed_writes.count_by_reason() + self.failures.count_by_code()
 
     async def run(self) -> None:
-        """Raises `NewHistoryError` when the server was restored from a backup: start another controller."""
+        """Run until cancelled. Raises `NewHistoryError` if the server was restored; then start another controller."""
         try:
             await self._run()
         except BaseExceptionGroup as errors:

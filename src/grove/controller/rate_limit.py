@@ -8,7 +8,7 @@ from grove.kube.transport import Request, Response, Transport
 
 
 class RateLimitedTransport:
-    """Implements `Transport`. Writes are rate-limited; `burst` of them may be sent at once after a pause."""
+    """A `Transport` that limits the rate of writes; after a pause, `burst` of them may be sent at once."""
 
     def __init__(self, inner: Transport, clock: Clock, *, per_second: float, burst: int) -> None:
         self._inner = inner

@@ -29,7 +29,7 @@ SET_STATUS = f"{PODCLIQUESETS.plural}/status"
 
 
 class SetReconciler:
-    """Reconciles sets. What it keeps of a set between reconciles is only a cache."""
+    """A reconciler of sets. What it keeps of a set between reconciles is only a cache."""
 
     def __init__(
         self,

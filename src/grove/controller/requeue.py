@@ -18,7 +18,7 @@ from grove.planner.status.write_failures import FailedWrite, describe_failed, la
 
 
 class Requeuer:
-    """Requeues keys; counts the consecutive failures of each key for the backoff."""
+    """A requeuer of keys, which counts the consecutive failures of each key for the backoff."""
 
     def __init__(
         self,

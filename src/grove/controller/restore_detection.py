@@ -19,7 +19,7 @@ class NewHistoryError(Exception):
 
 
 class ServerHistory:
-    """Tracks which keys are confirmed: sets that were read since the last watch broke."""
+    """A record of the confirmed keys: sets that were read since the last watch broke."""
 
     def __init__(self) -> None:
         self._ended = asyncio.Event()

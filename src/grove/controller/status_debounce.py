@@ -18,7 +18,7 @@ TRANSITION_PATIENCE = timedelta(seconds=10)
 
 
 class StatusDebouncer:
-    """Tracks since when each status of a set is out of date, until it is written."""
+    """A record of since when each status of a set is out of date, until it is written."""
 
     def __init__(self, settle: timedelta) -> None:
         self._settle = settle

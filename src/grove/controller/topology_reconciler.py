@@ -37,7 +37,7 @@ def topology_kinds(settings: ControllerOptions) -> dict[str, Resource[SchedulerO
 
 
 class TopologyReconciler:
-    """Reconciles topology bindings. `is_missing` returns whether the cluster does not serve a kind."""
+    """A reconciler of topology bindings. `is_missing` returns whether the cluster does not serve a kind."""
 
     def __init__(
         self,

@@ -95,5 +95,5 @@ def _check(installation: Installation) -> None:
     if installation.ca_bundle and not installation.is_manual:
         raise InstallationError(
             "a CA bundle is only for your own certificates: set server.webhooks.certProvisionMode: manual in the "
-            "configuration, or omit the bundle: the operator creates its own"
+            "configuration; or omit the bundle, and the operator creates its certificates"
         )

@@ -89,7 +89,7 @@ def certificate_rules(installation: Installation) -> tuple[PolicyRule, ...]:
 
 
 def rbac_objects(installation: Installation) -> tuple[JsonObject, ...]:
-    """Return the service account, roles and bindings, and the roles of users. Roles without a use are left out."""
+    """Return the service account, roles and bindings, and the roles of users, without those that are not needed."""
     lease_namespace = installation.configuration.leader_election.resource_namespace or installation.namespace
     objects: list[JsonObject] = [
         {
@@ -168,7 +168,7 @@ _SCHEDULERS: dict[str, tuple[PolicyRule, ...]] = {
         _rule(
             (TOPOLOGY_BINDINGS,),
             ("update",),
-            "own their topologies of KAI, if OwnerReferencesPermissionEnforcement is enabled",
+            "own the topologies that it creates for KAI, if OwnerReferencesPermissionEnforcement is enabled",
             subresource="finalizers",
         ),
     ),

@@ -39,7 +39,7 @@ _KEEPALIVE_PROBES = 3
 
 
 class HttpTransport:
-    """Implements `Transport`. `async with HttpTransport(access, clock) as transport:`; connections are kept alive."""
+    """A `Transport` over HTTP. `async with HttpTransport(access, clock) as transport:`; connections are kept alive."""
 
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access = access
@@ -120,7 +120,7 @@ class HttpTransport:
         check(request, Response(status=response.status, body=body, headers=_headers(response)))
 
     async def _lines(self, request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        """Yield the lines. Split here: objects may be larger than the line limit of the reader."""
+        """Yield the lines of the body. They may be longer than the line limit of the reader, so they are split here."""
         rest = b""
         try:
             async for chunk in response.content.iter_any():

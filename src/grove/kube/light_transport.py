@@ -38,7 +38,7 @@ class NotPlain(Exception):
 
 
 class LightTransport:
-    """Implements `Transport`. `async with LightTransport(access, clock) as transport:`; connections are kept alive."""
+    """A small `Transport`. `async with LightTransport(access, clock) as transport:`; connections are kept alive."""
 
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access = access

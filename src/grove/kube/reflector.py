@@ -76,7 +76,7 @@ _NO_CALLBACKS = ReflectorCallbacks()
 
 
 class Reflector(Generic[T]):
-    """Keeps a store in sync with the server. Every failure is a state transition; none ends it."""
+    """A reflector, which keeps a store in sync with the server. A failure changes its state, and never ends it."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from grove.placement.inter_pod_affinity import has_pod_affinity, terms_of
 from grove.placement.node_fit import NOT_READY, UNREACHABLE, UNSCHEDULABLE, missing_resources, static_misfit
 from grove.placement.topology_packing import Scope
 from grove.placement.types import Model, NodeView, PodDemand, SchedulingClass
-from grove.placement.unschedulable_reasons import explain_gang, explain_size, list_names, place_some
+from grove.placement.unschedulable_reasons import count_nodes, explain_gang, explain_size, list_names, place_some
 
 LISTED_HOLDERS = 4
 OTHER_PODS = "pods outside of Grove"
@@ -59,8 +59,8 @@ def diagnose(nodes: Sequence[NodeView], placed: Sequence[PlacedPod], scope: Scop
     usable = [_as_ready(_as_uncordoned(node)) for node in nodes]
     shapes = tuple(dict.fromkeys(pod.shape for pod in scope.all_pods))
     return (
-        _first(_diagnose_labels(shape, usable) or _diagnose_size(shape, usable) for shape in shapes)
-        or _diagnose_total(usable, scope)
+        _first(_diagnose_labels(shape, usable) or _diagnose_size(shape, usable, scope) for shape in shapes)
+        or _name_restriction(_diagnose_total(usable, scope), usable, (), scope)
         or (None if _fits(nodes, placed, scope) else _diagnose_load(nodes, usable, placed, scope))
     )
 
@@ -86,13 +86,13 @@ def _diagnose_labels(shape: SchedulingClass, usable: Sequence[NodeView]) -> Diag
                 shape=shape,
             )
     reasons = sorted(dict.fromkeys(misfits), key=lambda reason: -misfits.count(reason))
-    counts = ", ".join(f"{misfits.count(reason)} of {len(usable)} nodes {reason}" for reason in reasons)
-    return Diagnosis(
-        kind=MisfitKind.NO_MATCHING_NODE,
-        cause=counts,
-        advice="correct nodeSelector, affinity or tolerations in the template, or the labels and taints of the nodes",
-        shape=shape,
-    )
+    counts = ", ".join(count_nodes(reason, misfits.count(reason), len(misfits)) for reason in reasons)
+    return Diagnosis(kind=MisfitKind.NO_MATCHING_NODE, cause=counts, advice=_CORRECT_RESTRICTION, shape=shape)
+
+
+_CORRECT_RESTRICTION = (
+    "correct nodeSelector, affinity or tolerations in the template, or the labels and taints of the nodes"
+)
 
 
 def _other_values(key: str, nodes: Sequence[NodeView]) -> str:
@@ -100,18 +100,21 @@ def _other_values(key: str, nodes: Sequence[NodeView]) -> str:
     return f"; it is {list_names(values)} there" if values else ""
 
 
-def _diagnose_size(shape: SchedulingClass, usable: Sequence[NodeView]) -> Diagnosis | None:
+def _diagnose_size(shape: SchedulingClass, usable: Sequence[NodeView], scope: Scope) -> Diagnosis | None:
     """Return which resource of one pod no suitable node has, even when it is empty."""
     suitable = [node for node in usable if not static_misfit(shape, node)]
-    too_large = explain_size(shape, largest_amounts(suitable))
+    noun = "suitable node" if len(suitable) < len(usable) else "node"
+    too_large = explain_size(shape, largest_amounts(suitable), noun)
     if not too_large:
         return None
-    return Diagnosis(
+    diagnosis = Diagnosis(
         kind=MisfitKind.NEVER_FITS,
         cause=too_large,
         advice="lower the request in the template, or add a larger node",
         shape=shape,
     )
+    one_pod = Scope(name=scope.name, pods=tuple(pod for pod in scope.all_pods if pod.shape == shape)[:1])
+    return _name_restriction(diagnosis, usable, (), one_pod)
 
 
 def _diagnose_total(usable: Sequence[NodeView], scope: Scope) -> Diagnosis | None:
@@ -119,14 +122,17 @@ def _diagnose_total(usable: Sequence[NodeView], scope: Scope) -> Diagnosis | Non
     if _fits(usable, (), scope):
         return None
     pods = scope.all_pods
-    total = _sum_allocatable(usable)
-    asked = _sum_requests(pods)
-    nodes = f"{len(usable)} nodes have" if len(usable) > 1 else "only node has"
-    short = [name for name, amount in asked.items() if amount > total.get(name, 0)]
+    suitable = _suitable_nodes(usable, pods)
+    total = _sum_allocatable(suitable)
+    requested = _sum_requests(pods)
+    which = _count_suitable(suitable)
+    which = which if len(suitable) < len(usable) else which.replace("suitable ", "")
+    nodes = f"{which} {'has' if len(suitable) == 1 else 'have'}"
+    short = [name for name, amount in requested.items() if amount > total.get(name, 0)]
     if short:
         name = min(short, key=_importance)
         cause = (
-            f"the minimum asks for {format_resource(name, asked[name])} {name} at once, "
+            f"the minimum asks for {format_resource(name, requested[name])} {name} at once, "
             f"the {nodes} {format_resource(name, total.get(name, 0))}"
         )
     elif scope.pack or scope.children:
@@ -139,6 +145,35 @@ def _diagnose_total(usable: Sequence[NodeView], scope: Scope) -> Diagnosis | Non
         cause=cause,
         advice="lower minAvailable or the requests in the template, or add nodes",
     )
+
+
+def _suitable_nodes(nodes: Sequence[NodeView], pods: Sequence[PodDemand]) -> list[NodeView]:
+    """Return the nodes that some of the pods could run on if they were empty."""
+    shapes = dict.fromkeys(pod.shape for pod in pods)
+    return [node for node in nodes if any(not static_misfit(shape, node) for shape in shapes)]
+
+
+def _count_suitable(nodes: Sequence[NodeView]) -> str:
+    return "only suitable node" if len(nodes) == 1 else f"{len(nodes)} suitable nodes"
+
+
+def _name_restriction(
+    diagnosis: Diagnosis | None, nodes: Sequence[NodeView], placed: Sequence[PlacedPod], scope: Scope
+) -> Diagnosis | None:
+    """Put the labels or taints that exclude nodes first, if the pods would fit without them."""
+    if diagnosis is None:
+        return None
+    for shape in dict.fromkeys(pod.shape for pod in scope.all_pods):
+        misfits = [static_misfit(shape, _as_ready(_as_uncordoned(node))) for node in nodes]
+        reasons = [reason for reason in misfits if reason]
+        if reasons and _fits([_without_taints(node) for node in nodes], placed, _without_restrictions(scope)):
+            reason = max(dict.fromkeys(reasons), key=reasons.count)
+            return msgspec.structs.replace(
+                diagnosis,
+                cause=f"{count_nodes(reason, misfits.count(reason), len(misfits))}; {diagnosis.cause}",
+                advice=f"{diagnosis.advice}; or {_CORRECT_RESTRICTION}",
+            )
+    return diagnosis
 
 
 # What load, cordons and failures cause
@@ -163,7 +198,7 @@ def _diagnose_load(
     for names, changed, cause, advice in choices:
         if names and _fits(changed, staying, scope):
             return Diagnosis(kind=MisfitKind.NODES_UNAVAILABLE, cause=cause, advice=advice)
-    return _diagnose_use(nodes, placed, scope)
+    return _name_restriction(_diagnose_use(nodes, placed, scope), nodes, placed, scope)
 
 
 def _be(names: Sequence[str]) -> str:
@@ -173,19 +208,20 @@ def _be(names: Sequence[str]) -> str:
 def _diagnose_use(nodes: Sequence[NodeView], placed: Sequence[PlacedPod], scope: Scope) -> Diagnosis | None:
     """Return which sets hold the resource that is missing. None if no resource is missing."""
     pods = scope.all_pods
-    suitable = [node for node in nodes if any(not static_misfit(pod.shape, node) for pod in pods)]
+    suitable = _suitable_nodes(nodes, pods)
     name = _missing_resource(suitable, placed, scope)
     if not name:
         return None
-    total, asked = _sum_allocatable(suitable).get(name, 0), _sum_requests(pods)[name]
+    total, requested = _sum_allocatable(suitable).get(name, 0), _sum_requests(pods)[name]
     holders = _holders(name, suitable, placed, own=pods[0].namespace)
     used = sum(holders.values())
     each = max(amount for pod in pods for resource, amount in pod.shape.requests if resource == name)
-    cause = f"{format_resource(name, used)} of {format_resource(name, total)} {name} are in use"
+    whose = "" if len(suitable) == len(nodes) else f" of the {_count_suitable(suitable)}"
+    cause = f"{format_resource(name, used)} of {format_resource(name, total)} {name}{whose} in use"
     cause += f": {_describe_holders(name, holders)}" if holders else ""
-    cause += f"; {format_resource(name, asked)} more {'is' if asked == 1000 else 'are'} needed"
+    cause += f"; {format_resource(name, requested)} more needed"
     cause += " at once" if len(pods) > 1 else ""
-    if total - used >= asked:
+    if total - used >= requested:
         cause += ", and no node has that much left" if len(pods) == 1 else ""
         cause += f", {format_resource(name, each)} on each node" if len(pods) > 1 else ""
     return Diagnosis(
@@ -267,6 +303,23 @@ def _as_uncordoned(node: NodeView) -> NodeView:
 def _as_ready(node: NodeView) -> NodeView:
     taints = tuple(taint for taint in node.taints if taint.key not in (NOT_READY.key, UNREACHABLE.key))
     return msgspec.structs.replace(node, is_ready=True, taints=taints)
+
+
+def _without_taints(node: NodeView) -> NodeView:
+    """Return the node without taints, except those of cordoned and unready nodes."""
+    kept = (UNSCHEDULABLE.key, NOT_READY.key, UNREACHABLE.key)
+    return msgspec.structs.replace(node, taints=tuple(taint for taint in node.taints if taint.key in kept))
+
+
+def _without_restrictions(scope: Scope) -> Scope:
+    """Return the scope with pods that may run on a node with any labels."""
+    pods = tuple(
+        msgspec.structs.replace(pod, shape=msgspec.structs.replace(pod.shape, node_selector=(), node_terms=None))
+        for pod in scope.pods
+    )
+    return msgspec.structs.replace(
+        scope, pods=pods, children=tuple(_without_restrictions(child) for child in scope.children)
+    )
 
 
 def _fits(nodes: Iterable[NodeView], placed: Iterable[PlacedPod], scope: Scope) -> bool:

@@ -54,17 +54,16 @@ def explain_pod(
     return f"0/{total} nodes are available{place}: {_describe_reasons(cycle_snapshot, pod, within)}{suffix}"
 
 
-def explain_size(shape: SchedulingClass, largest: Mapping[str, int]) -> str:
+def explain_size(shape: SchedulingClass, largest: Mapping[str, int], noun: str = "node") -> str:
     """Return which resources of one pod exceed the largest node; empty if none does, or if there are no nodes."""
     excess = [(name, amount) for name, amount in shape.requests if largest and amount > largest.get(name, 0)]
-    return ", ".join(_describe_excess(name, amount, largest.get(name, 0)) for name, amount in excess)
+    return ", ".join(_describe_excess(name, amount, largest.get(name, 0), noun) for name, amount in excess)
 
 
-def _describe_excess(name: str, amount: int, largest: int) -> str:
+def _describe_excess(name: str, amount: int, largest: int, noun: str) -> str:
     asks = f"the pod asks for {format_resource(name, amount)}"
-    return f"the largest node has {format_resource(name, largest)} {name}, {asks}" if largest else (
-        f"no node has {name}, {asks}"
-    )  # fmt: skip
+    has = f"the largest {noun} has {format_resource(name, largest)} {name}" if largest else f"no {noun} has {name}"
+    return f"{has}, {asks}"
 
 
 def describe(pods: tuple[PodDemand, ...]) -> str:
@@ -159,11 +158,15 @@ def _reasons_of_nodes(cycle_snapshot: CycleSnapshot, pod: PodDemand, within: Dom
     reasons = _count_reasons(cycle_snapshot, pod, within)
     if not reasons:
         return "there are no nodes"
-    total = len(cycle_snapshot.layout.nodes)
-    first, *others = (_phrase(reason, count) for reason, count in reasons.items())
-    count, rest = first.split(" ", 1)
-    noun = "node" if total == 1 else "nodes"
-    return ", ".join([f"{count} of {total} {noun} {rest}", *others])
+    (reason, count), *others = reasons.items()
+    first = count_nodes(reason, count, len(cycle_snapshot.layout.nodes))
+    return ", ".join([first, *(_phrase(*other) for other in others)])
+
+
+def count_nodes(reason: str, count: int, total: int) -> str:
+    """Return how many nodes a reason of `static_misfit` excludes: `1 of 4 nodes lacks the label disk=ssd`."""
+    number, rest = _phrase(reason, count).split(" ", 1)
+    return f"{number} of {total} {'node' if total == 1 else 'nodes'} {rest}"
 
 
 def _describe_reasons(cycle_snapshot: CycleSnapshot, pod: PodDemand, within: Domain) -> str:

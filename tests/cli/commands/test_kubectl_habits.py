@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from grove.api.labels import default_labels
 from grove.api.types.meta import JsonObject
 from grove.cli.starter.manifest_templates import StarterKind
 from tests.cli.console import SECONDS, Up, attempts, grove
@@ -25,7 +26,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         body["metadata"]["labels"] = {"team": "blue"}
         body["spec"]["template"]["cliques"][0]["spec"]["minAvailable"] = 2
         apply(up, body)
-        up.ask_until("is up to date", "rollout", "status", "habit")
+        up.wait_for_output("is up to date", "rollout", "status", "habit")
         yield up
 
 
@@ -131,7 +132,11 @@ def test_sets_and_cliques_are_scaled(up: Up) -> None:
     said = up.grove("scale", "pcs/scaled", "--replicas", "1")
     assert (said.code, said.out) == (0, f"podcliqueset/scaled scaled from {before} to 1\n")
     assert up.grove("scale", "pcs", "scaled", "--replicas=1").out == "podcliqueset/scaled already has 1 replicas\n"
-    up.ask_until("1/1", "status")
+    assert up.grove("scale", "scaled", "--replicas=1").out == "podcliqueset/scaled already has 1 replicas\n"
+    up.wait_for_output("1/1", "status")
+    assert up.grove("scale", "scaled-0-a", "--replicas=2").out.startswith("podclique/scaled-0-a ")
+    missing = up.grove("scale", "missing", "--replicas=2")
+    assert missing.err.startswith("grove: no PodCliqueSet 'missing' in namespace 'default'")
     result = json.loads(up.grove("scale", "pclq/scaled-0-a", "--replicas=3", "-o", "json").out)
     assert [(one["kind"], one["name"], one["replicas"]) for one in result] == [("podclique", "scaled-0-a", 3)]
     assert up.grove("scale", "pclq/scaled-0-a", "--replicas=3", "-o", "name").out == "podclique.grove.io/scaled-0-a\n"
@@ -150,6 +155,24 @@ def test_a_scale_that_is_not_allowed_is_rejected_in_the_words_of_admission(up: U
     assert missing.err.startswith("grove: no podcliquescalinggroup/nobody in namespace 'default'")
 
 
+# --- delete ----------------------------------------------------------------------------------------------------------
+
+
+def test_delete_reports_what_a_finalizer_keeps_of_the_set(up: Up) -> None:
+    apply(up, manifest("held", a="a:1"))
+    metadata = {"name": "held-old", "labels": default_labels("held"), "finalizers": ["example.com/hold"]}
+    containers = [{"name": "main", "image": "a:1"}]
+    apply(up, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
+    up.grove("delete", "pod/held-old", "--wait=false")
+    said = up.grove("delete", "pcs/held")
+    assert (said.code, said.out) == (0, "podcliqueset/held deleted\n")
+    assert said.err.splitlines()[-1] == (
+        "Warning: finalizer example.com/hold blocks the deletion of pod/held-old. "
+        "`grove why podcliqueset/held` explains what to do."
+    )
+    assert up.grove("why", "held").out.startswith("Finalizer example.com/hold blocks the deletion of pod/held-old.\n")
+
+
 # --- restart ---------------------------------------------------------------------------------------------------------
 
 
@@ -157,7 +180,7 @@ def test_a_restart_replaces_all_pods_and_survives_the_next_apply(up: Up) -> None
     body = manifest("again", a="a:1", b="b:1")
     body["spec"]["template"]["cliques"][0]["annotations"] = {"mine": "1", "dropped": "1"}
     apply(up, body)
-    up.ask_until("is up to date (revision 1)", "rollout", "status", "again")
+    up.wait_for_output("is up to date (revision 1)", "rollout", "status", "again")
     before = pods_of(up, "again")
     said = up.grove("rollout", "restart", "pcs/again", "--wait")
     assert (said.code, said.out.splitlines()[0]) == (0, "podcliqueset/again restarted")
@@ -216,7 +239,7 @@ def test_describe_shows_an_object_with_its_conditions_and_events(up: Up) -> None
 
 def test_events_are_those_of_the_whole_tree_and_of_no_other_set(up: Up) -> None:
     apply(up, manifest("habit-0-x", a="a:1"))
-    up.ask_until("pclq/habit-0-x-0-a", "events", "habit-0-x")
+    up.wait_for_output("pclq/habit-0-x-0-a", "events", "habit-0-x")
     events = json.loads(up.grove("events", "pcs/habit", "-o", "json").out)
     objects = {event["object"] for event in events}
     assert {"pcs/habit", "pclq/habit-0-a", "pclq/habit-1-g-0-b"} <= objects
@@ -233,7 +256,7 @@ def test_events_are_those_of_the_whole_tree_and_of_no_other_set(up: Up) -> None:
 
 def test_watched_events_are_printed_as_they_happen(up: Up) -> None:
     apply(up, manifest("late"))
-    up.ask_until("pcs/late", "events", "late")
+    up.wait_for_output("pcs/late", "events", "late")
     watcher = up.start("events", "pcs/late", "--watch")
     with killed_after(SECONDS, watcher):
         seen = watcher.stdout.readline()

@@ -34,7 +34,7 @@ def test_it_makes_sets_available_and_ends_cleanly(tmp_path: Path, number: signal
         assert operator.ask("healthz").text == "ok\n"
         ready = operator.ask("readyz")
         assert (ready.status, ready.text) == (200, "ok\nleader: this process, without an election\n")
-        metrics = operator.ask_until('grove_gangs{phase="Running"} 2.0', "metrics")
+        metrics = operator.wait_for_output('grove_gangs{phase="Running"} 2.0', "metrics")
         assert 'grove_api_requests_total{code="201",resource="pods",verb="create"} 10.0' in metrics
         # Everything happens in one thread, where the system tells.
         tasks = Path(f"/proc/{operator.process.pid}/task")
@@ -61,7 +61,7 @@ def test_when_the_leader_is_killed_the_other_one_takes_over(tmp_path: Path) -> N
             up.grove("apply", "-f", QUICKSTART)
             second.read_until("leading")
             up.read_until("1/1 replicas available, 10/10 pods ready")
-            second.ask_until("grove_leader 1.0", "metrics")
+            second.wait_for_output("grove_leader 1.0", "metrics")
             assert second.end() == 0
             assert [line["msg"] for line in second.lines[-2:]] == ["lease released", "stopped"]
         lease = up.read("/apis/coordination.k8s.io/v1/namespaces/default/leases/grove-operator-leader-election")
@@ -182,7 +182,7 @@ def test_profiles_are_served_on_loopback_when_asked_for(tmp_path: Path) -> None:
     with Up(tmp_path, "--no-operator"), Operator(tmp_path, "--config", str(config)) as operator:
         assert operator.start["profiling"].startswith("http://127.0.0.1:")
         operator.start["health"] = operator.start["profiling"]
-        operator.ask_until("Reflector.run", "debug/tasks")
+        operator.wait_for_output("Reflector.run", "debug/tasks")
         assert "function calls" in operator.ask("debug/profile?seconds=0.01").text
         assert operator.ask("debug/profile?seconds=soon").status == 400
         assert operator.ask("debug/memory").text == "counting from now on: ask again later\n"

@@ -90,10 +90,23 @@ def test_a_new_set_is_told_whether_it_fits(up: Up) -> None:
     assert (said.code, lines[0]) == (0, "pcs/other is new: 15 of 30 pods would run now, 15 would stay Pending.")
     assert lines[1] == "It would not complete:"
     assert lines[2].endswith("would stay Pending")
-    assert any("64 of 64 nvidia.com/gpu are in use: other 36, chat 28; " in line for line in lines), lines
+    assert any("64 of 64 nvidia.com/gpu in use: other 36, chat 28; " in line for line in lines), lines
     assert len(lines) == len(frozenset(lines))
     assert not any("about " in line for line in lines)
     assert not any(name.startswith("other-") for name in pods(up))
+
+
+def test_the_note_about_ready_pods_excepts_images_that_cannot_be_pulled(up: Up) -> None:
+    body = quickstart(replicas=1)
+    for clique in body["spec"]["template"]["cliques"][1:]:
+        clique["spec"]["podSpec"]["containers"][0]["image"] = "example/engine:pull-error"
+    lines = up.grove("plan", "-f", "-", given=yaml.safe_dump(body)).out.splitlines()
+    assert lines[-1] == (
+        "Note: the prediction assumes that new pods become ready, except those whose containers cannot start; "
+        "it does not predict durations."
+    )
+    assert sum("ImagePullBackOff" in line for line in lines) == 1, lines
+    assert max(len(line) for line in lines) <= 140, lines
 
 
 def test_pods_of_a_training_set_that_succeed_do_not_wait(up: Up) -> None:

@@ -48,7 +48,7 @@ def stuck(up: Up, name: str) -> None:
     write(up, manifest(name, a="a:1", b="b:1"))
     follow(up, name)
     write(up, manifest(name, a="a:2", b="b:1"), selector=STUCK)
-    up.ask_until("0/2 pods new and ready, 1 starting, replacing pod/", "rollout", "status", name, "--no-watch")
+    up.wait_for_output("0/2 pods new and ready, 1 starting, replacing pod/", "rollout", "status", name, "--no-watch")
 
 
 # --- follow ----------------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_one_look_says_how_far_it_is(up: Up) -> None:
     )
     # Counts of the status; the operator writes it a moment after the pods.
     line = "│  updating replica 1, 3 of 4 pods new, 0 of 2 replicas done"
-    assert line in up.ask_until(line, "status", "look").out.splitlines()
+    assert line in up.wait_for_output(line, "status", "look").out.splitlines()
     as_json = up.grove("rollout", "status", "look", "--no-watch", "-o", "json").json()
     assert (as_json["state"], as_json["revision"], as_json["pods"]) == (
         "Updating",

@@ -158,7 +158,7 @@ def test_the_restart_example_fails_once_and_goes_on_from_the_checkpoint(tmp_path
     assert list(found.values()) == sorted(found.values(), reverse=True)
     died = ["something terrible happens in epoch 3"]
     assert sorted(said_by_workers(said.out, "restart")) == ["done after 10 epochs"] * 3 + died
-    assert "3 workers are here; going on after epoch 2" in said_by(said.out, "restart-0-worker-0-")
+    assert "3 workers are here; continuing after epoch 2" in said_by(said.out, "restart-0-worker-0-")
     assert "pcs/restart ReplicaRestarting: replica 0 is restarted (1 of 1 restarts used)" in said.out
     assert re.search(
         r"^pcs/restart Succeeded after \S+s, 2 attempts \(1 restart\)\n"

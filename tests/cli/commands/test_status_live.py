@@ -21,7 +21,7 @@ from tests.cli.forked import Forked
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     with Up(tmp_path_factory.mktemp("live"), str(ROOT / "examples" / "quickstart.yaml"), "--nodes", "3") as up:
-        up.ask_until("Pending", "status", "chat")
+        up.wait_for_output("Pending", "status", "chat")
         yield up
 
 

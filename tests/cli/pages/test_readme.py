@@ -32,9 +32,9 @@ def test_the_readme_shows_what_is_printed(tmp_path_factory: pytest.TempPathFacto
     with UpScript(folder, str(ROOT / "examples" / "quickstart.yaml")) as up:
         up.read_until("podcliqueset/chat created")
         assert [_plain(line) for line in up.lines] == [_plain(line) for line in MAKE.splitlines()[1:]]
-        up.ask_until_lines([_plain(line) for line in commands["grove status"]], "status", plain=_plain)
+        up.wait_for_lines([_plain(line) for line in commands["grove status"]], "status", plain=_plain)
         scale = "grove scale pcsg/chat-0-decode --replicas=8"
         scaled = up.grove(*scale.split()[1:])
         assert _plain(f"{scaled.err}{scaled.out}").splitlines() == [_plain(line) for line in commands[scale]]
         why = "why pg/chat-0-decode-6"
-        up.ask_until_lines(commands[f"grove {why}"], *why.split())
+        up.wait_for_lines(commands[f"grove {why}"], *why.split())

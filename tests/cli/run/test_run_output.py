@@ -280,6 +280,19 @@ def test_a_set_that_never_fits_ends_the_run_at_once_with_the_cause() -> None:
     assert plain_lines(summary_rows(summary))[0].startswith("pcs/job Pending and cannot start after ")
 
 
+def test_the_first_failure_of_the_summary_is_the_one_that_the_operator_reported() -> None:
+    (one,) = run(documents(exits={"exit-after": "1h", "exit-code": "3"}, workload=TRAINING)).sets
+    last = next(each for each in one.failures if each.attempt == 3)
+    assert f"pod {last.pod}, container main, exit code 3" in one.message
+
+
+def test_the_summary_has_no_hint_that_needs_the_cluster_of_the_run() -> None:
+    crashing = documents(exits={"exit-after": "5s", "exit-code": "3"}, workload={})
+    (one,) = run(crashing, replace(WISHES, timeout_seconds=60.0)).sets
+    assert "crashes with exit code 3" in one.waits_for[0].text
+    assert not any(word in each.text for each in one.waits_for for word in ("grove logs", "kubectl"))
+
+
 def test_an_inference_set_never_ends_by_itself() -> None:
     serving = documents(exits={}, workload={})
     a_day = replace(WISHES, timeout_seconds=86400.0)

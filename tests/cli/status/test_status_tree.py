@@ -115,7 +115,7 @@ def test_a_group_replica_does_not_wait_because_another_part_of_its_gang_does() -
 
     (node,) = look(10, story)
     replica = node.set_replicas[0]
-    assert (replica.phase, replica.cliques[0].phase) == ("Pending", "Breached")
+    assert (replica.phase, replica.cliques[0].phase) == ("Breached", "Breached")
     assert [(one.phase, one.counts.ready) for one in replica.groups[0].group_replicas] == [("Running", 4)] * 2
 
 

@@ -201,7 +201,7 @@ def test_a_port_in_use_is_a_failure_that_says_what_to_do(tmp_path: Path) -> None
 def test_nodes_are_as_many_and_as_large_as_asked_for(tmp_path: Path) -> None:
     with Up(tmp_path, QUICKSTART, "--nodes", "1", "--node-resources", "cpu=1,memory=1Gi") as up:
         up.read_until("pcs/chat Pending, 0/1 replicas available, 0/10 pods ready")
-        said = up.ask_until("never fit", "why", "pg/chat-0")
+        said = up.wait_for_output("never fit", "why", "pg/chat-0")
         assert "never fit: the largest node has 1Gi memory, the pod asks for 2Gi." in said.out
 
 
@@ -214,5 +214,5 @@ def test_without_an_operator_nobody_acts(tmp_path: Path) -> None:
 
 def test_without_a_kubelet_pods_are_placed_and_nobody_runs_them(tmp_path: Path) -> None:
     with Up(tmp_path, QUICKSTART, "--kubelet", "none") as up:
-        up.ask_until("the kubelet of node-", "why", "pg/chat-0")
+        up.wait_for_output("the kubelet of node-", "why", "pg/chat-0")
         assert {pod["status"]["phase"] for pod in up.read("/api/v1/namespaces/default/pods")["items"]} == {"Pending"}

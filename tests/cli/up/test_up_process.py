@@ -66,7 +66,7 @@ def test_a_gang_runs_here_and_nothing_of_it_stays(tmp_path: Path, number: signal
         up.read_until("3/3 pods ready")
         pods = up.read("/api/v1/namespaces/default/pods")["items"]
         (launcher,) = [pod["metadata"]["name"] for pod in pods if "launcher" in pod["metadata"]["name"]]
-        words = up.ask_until("pid", "logs", launcher).out.split()
+        words = up.wait_for_output("pid", "logs", launcher).out.split()
         assert words[:4] == ["met", "job-0-worker-0", "job-0-worker-1", "pid"]
         main = int(words[-1])
         supervisor = parent_of(main)

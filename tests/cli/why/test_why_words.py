@@ -117,10 +117,7 @@ def test_a_set_whose_pods_are_refused_is_told_the_servers_words_and_the_next_att
     assert why(20, story).splitlines() == [
         "Quota few-pods rejects pods of podgang/workload1-0: 6 of 6 pods are used, a pod asks for 1.",
         "Next: raise quota few-pods, or scale down what uses it.",
-        (
-            "Next: 6 of 10 pods exist; the operator retries the others about TIME, then with growing pauses, "
-            "at least every 5 minutes."
-        ),
+        "Next: the operator retries about TIME, then at least every 5 minutes (6 of 10 pods exist).",
         "Next: a gang that stays below its minimum releases its waiting pods after 30 s, so that others can run.",
     ]
 
@@ -153,11 +150,8 @@ def test_the_others_of_a_gang_wait_for_the_foreign_gate_too() -> None:
         return "pclq/workload1-0-sg-x-0-pc-b"
 
     assert why(10, story).splitlines()[:2] == [
-        (
-            "2 pods of podgang/workload1-0 wait behind scheduling gate example.com/hold "
-            "(workload1-0-pc-a-0-*****, workload1-0-pc-a-1-*****)."
-        ),
-        NEXT_GATE,
+        "2 pods of podgang/workload1-0 wait behind scheduling gate example.com/hold.",
+        "  Pods: workload1-0-pc-a-0-*****, workload1-0-pc-a-1-*****.",
     ]
 
 
@@ -215,8 +209,9 @@ def test_a_pod_that_is_not_ready_is_explained_by_its_container() -> None:
         return "pclq/workload1-0-pc-a"
 
     assert why(10, story) == (
-        "2 pods of podclique/workload1-0-pc-a are not ready (workload1-0-pc-a-0-*****, workload1-0-pc-a-1-*****): "
-        "container main runs, but is not ready yet (its readiness probe decides)."
+        "2 pods of podclique/workload1-0-pc-a are not ready: "
+        "container main runs, but is not ready yet (its readiness probe decides).\n"
+        "  Pods: workload1-0-pc-a-0-*****, workload1-0-pc-a-1-*****."
     )
 
 
@@ -233,12 +228,10 @@ def test_pods_that_keep_ending_are_replaced_later_and_later() -> None:
         return "pg/workload1-0"
 
     said = why(10, story).splitlines()
-    assert said[0].startswith("2 pods of workload1-0-pc-a keep ending with exit code 3 (workload1-0-pc-a-0-*****, ")
-    assert said[1] == "So podgang/workload1-0 is not complete: 0 of 2 pods of workload1-0-pc-a exist."
-    assert said[3] == (
-        "Next: the operator replaces workload1-0-pc-a-0-*****, workload1-0-pc-a-1-***** about TIME; "
-        "each pause is longer."
-    )
+    assert said[0] == "2 pods of workload1-0-pc-a keep ending with exit code 3."
+    assert said[1] == "  Pods: workload1-0-pc-a-0-*****, workload1-0-pc-a-1-*****."
+    assert said[2] == "So podgang/workload1-0 is not complete: 0 of 2 pods of workload1-0-pc-a exist."
+    assert said[4] == ("Next: the operator replaces them about TIME; each pause is longer.")
 
 
 def test_a_set_without_an_operator_says_that_nobody_acts() -> None:
@@ -282,10 +275,8 @@ def test_a_set_that_is_held_by_a_finalizer_names_it() -> None:
     assert why(10, story).splitlines() == [
         "Finalizer example.com/backup blocks the deletion of podcliqueset/workload1.",
         "So the set is being deleted; 0 pods still exist.",
-        (
-            "Next: the controller of this finalizer must remove it. If that controller is gone, remove the finalizer: "
-            "kubectl edit podcliqueset/workload1."
-        ),
+        "Next: the controller of this finalizer must remove it. If that controller is gone, remove the finalizer:",
+        "  kubectl edit podcliqueset/workload1",
     ]
 
 
@@ -298,9 +289,10 @@ def test_a_name_that_a_stranger_has_taken_is_named() -> None:
         await world.clock.sleep(10)
         return "pcs/workload1"
 
-    first, *_ = why(10, story).splitlines()
-    assert first.startswith("Cannot create Service default/workload1-0 since ")
-    assert first.endswith("exists already and belongs to another owner; rename the set, or delete that Service.")
+    lines = why(10, story).splitlines()
+    taken = "409 Service workload1-0 exists already and belongs to another owner."
+    assert lines[0] == f"Cannot create Service default/workload1-0: {taken}"
+    assert lines[1:3] == ["  Rename the set, or delete that Service.", "  It has failed since 2026-01-01T00:00:00Z."]
 
 
 def test_a_set_of_many_waiting_gangs_names_the_first_ones() -> None:
@@ -335,7 +327,7 @@ def test_a_field_that_is_not_carried_out_is_noted_last() -> None:
     ("target", "message"),
     [
         ("pod/nobody", "no pod/nobody in namespace 'default'; check the name and the namespace (-n)"),
-        ("pcs/nobody", "no podcliqueset/nobody in namespace 'default'; check the name and the namespace (-n)"),
+        ("pcs/nobody", "no PodCliqueSet 'nobody' in namespace 'default'; `grove status -A` lists all sets"),
         ("pod/lone", "pod/lone does not belong to a PodCliqueSet; try `kubectl describe pod/lone`"),
     ],
 )

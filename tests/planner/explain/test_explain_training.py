@@ -59,6 +59,15 @@ def test_how_it_ended(observed: PodCliqueSet, texts: list[str]) -> None:
     assert [sentence.text for sentence in explain_outcome(ABOUT, observed)] == texts
 
 
+def test_the_pod_that_failed_first_is_the_cause_of_a_failed_set() -> None:
+    pod = "pod p-0-a-0-xxxxx, container main, exit code 7 (Error)"
+    limit = "it failed and all restarts are used (1 of 1): replica 0: p-0-a: 0 of at least 2 pods are ready"
+    failed = Condition(type="Failed", status="True", reason="MaxRestartsExceeded", message=f"{limit}; first: {pod}")
+    found = explain_outcome(ABOUT, job(phase="Failed", conditions=(failed,)))[0]
+    assert found.text == f"the set failed: {pod}."
+    assert found.details == (f"It{limit.removeprefix('it')}.",)
+
+
 @pytest.mark.parametrize(
     ("observed", "texts"),
     [

@@ -11,7 +11,6 @@ from tests.dsl import NOW, World, at, pcs, role, run_to_rest, visit
 
 ABOUT = "podcliqueset/p"
 DONE = "1 of 3 replicas run the newest templates"
-UNDO = "To undo it: grove rollout undo pcs/p"
 
 
 def updated(progress: SetRollingUpdateProgress | None) -> PodCliqueSet:
@@ -53,7 +52,8 @@ def test_without_an_update_there_is_nothing_to_tell(progress: SetRollingUpdatePr
             [finding(FindingReason.UPDATE_STALLED, "replica 2: pod x has no node: no room.")],
             [
                 "the update is stalled at replica 2: pod x has no node: no room.",
-                f"it continues when that is fixed; {DONE}, the others keep what they run. {UNDO}.",
+                f"the update continues when that is fixed ({DONE}).",
+                "or undo the update: grove rollout undo pcs/p.",
             ],
             id="it does not",
         ),

@@ -126,7 +126,7 @@ def test_only_what_changed_is_patched_and_only_on_the_version_that_was_seen() ->
                 ]
             }
         },
-        reason="gang p-0 follows its cliques",
+        reason="gang p-0 is updated to match its cliques",
     )
 
 

@@ -24,7 +24,7 @@ def test_a_pod_that_starts_before_it_can_be_found_is_noticed() -> None:
             waiting = world.pods()
             assert [pod.is_gated for pod in waiting] == [True, True]
             await world.client.patch(PODS, "default", waiting[0].metadata.name, {"spec": {"schedulingGates": []}})
-            with pytest.raises(InvariantBroken, match="ungated although service p-0 never was"):
+            with pytest.raises(InvariantBroken, match="ungated although service p-0 never existed"):
                 world.check()
             world.invariants.broken.clear()
 

@@ -215,11 +215,11 @@ async def a_count(rogue: Rogue) -> None:
 @pytest.mark.parametrize(
     ("act", "reason"),
     [
-        (a_second_ready_pod, "although nothing made up for the pod that was taken before"),
+        (a_second_ready_pod, "although the pod that was taken before has no replacement yet"),
         (a_pod_of_the_newest_template, "which runs the newest template"),
         (a_pod_of_another_replica, "it is the turn of replica 1"),
         (a_pod_of_a_member, "although its group replica is replaced as a whole"),
-        (a_second_ready_group_replica, "although nothing made up for replica 0 that was taken before"),
+        (a_second_ready_group_replica, "although replica 0, taken before, has no replacement yet"),
         (a_group_replica_of_another_replica, "it is the turn of replica 1"),
         (a_ready_group_replica_without_a_word, "which is available, without having selected it"),
         (a_group_replica_of_the_newest_template, "which runs the newest templates"),

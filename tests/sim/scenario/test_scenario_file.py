@@ -99,7 +99,7 @@ def test_what_is_wrong_is_named_by_its_path(content: dict[str, Any], message: st
 
 @pytest.mark.parametrize(("content", "found"), [({}, "nothing"), ({"fail": "a", "drain": "b"}, "fail and drain")])
 def test_a_step_says_exactly_one_thing(content: dict[str, Any], found: str) -> None:
-    with pytest.raises(ScenarioError, match=rf"timeline\[0\]: says {found}; write exactly one of: apply, delete,"):
+    with pytest.raises(ScenarioError, match=rf"timeline\[0\]: has {found}; write exactly one of: apply, delete,"):
         read(**step(**content))
 
 

@@ -171,7 +171,7 @@ def test_an_expectation_that_does_not_hold_says_what_is(expect: dict[str, Any], 
         ),
         (
             {"lose": {"clique": "workload2-0-pc-a", "pods": 3}},
-            "timeline[0].lose: workload2-0-pc-a has 2 pods that run; lose fewer, or later",
+            "timeline[0].lose: workload2-0-pc-a has 2 pods that run; lose fewer pods, or lose them later",
         ),
         ({"fail": "node-77"}, "timeline[0].fail: no node 'node-77' at 0:01:00; did you mean node-7?"),
         ({"recover": "lost"}, "timeline[0].recover: there is no such node; a step before it must lose some"),

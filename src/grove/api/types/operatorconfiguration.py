@@ -293,7 +293,7 @@ def _value_errors(path: str, value: str, supported: tuple[str, ...]) -> Iterator
 def _connection_errors(connection: ClientConnection) -> Iterator[FieldError]:
     path = "runtimeClientConnection"
     if not math.isfinite(connection.qps):
-        yield invalid(f"{path}.qps", str(connection.qps), "must be a number; 0 is no limit")
+        yield invalid(f"{path}.qps", str(connection.qps), "must be a number; 0 means no limit")
     if connection.burst < 0:
         yield invalid(f"{path}.burst", connection.burst, "must not be negative")
     for key, value in (

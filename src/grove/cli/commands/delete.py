@@ -118,6 +118,8 @@ async def _find_deletions(
 async def _delete(connection: "Connection", deletions: list[_Deletion], is_waiting: bool, output: DataFormat) -> None:
     for deletion in deletions:
         await _delete_one(connection, deletion, is_waiting)
+        if is_waiting and deletion.target.kind == "podcliqueset":
+            await _report_remains(connection, deletion)
         if output is DataFormat.TEXT:
             print_line(f"{name_with_namespace(str(deletion.target), deletion.namespace)} deleted")
         elif output is DataFormat.NAME:
@@ -125,6 +127,16 @@ async def _delete(connection: "Connection", deletions: list[_Deletion], is_waiti
             print_line(f"{deletion.target.kind}{f'.{group}' if group else ''}/{deletion.target.name}")
     if output is DataFormat.JSON:
         print_json([_to_json(deletion, connection.namespace) for deletion in deletions])
+
+
+async def _report_remains(connection: "Connection", deletion: _Deletion) -> None:
+    """Print which objects of a deleted set still exist, and why: their finalizers keep them."""
+    from grove.cli.why.remains import explain_deleted_set
+
+    target, namespace = deletion.target, deletion.namespace
+    for one in await explain_deleted_set(connection.client, namespace, target.name):
+        if one.kind == "cause":
+            print_error(f"Warning: {one.text} `{hint(f'why {target}', namespace)}` explains what to do.")
 
 
 def _to_json(deletion: _Deletion, namespace: str) -> dict[str, str]:

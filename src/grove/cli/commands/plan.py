@@ -6,7 +6,7 @@ import click
 
 from grove.cli.commands.apply import manifest_options, read_manifest_options
 from grove.cli.common.options import ClusterOptions, cluster_options, output_option
-from grove.cli.common.output import Format, print_json, print_rows
+from grove.cli.common.output import Format, line_width, print_json, print_rows
 
 
 @click.command()
@@ -34,4 +34,4 @@ def plan(
     if output is Format.JSON:
         print_json(result)
     else:
-        print_rows(plan_rows(result))
+        print_rows(plan_rows(result, line_width()))

@@ -12,7 +12,7 @@ from grove.cli.common.options import (
     ObjectRef,
     UsageError,
     cluster_options,
-    parse_object_refs,
+    parse_object_names,
     yes_option,
 )
 from grove.cli.common.output import print_error, print_line
@@ -29,9 +29,9 @@ SCALED_KINDS = ("podcliqueset", "podcliquescalinggroup", "podclique")
     "targets",
     nargs=-1,
     required=True,
-    help="The sets, groups or cliques: pcs/chat, pcsg/chat-0-decode, or pclq chat-0-router.",
+    help="The sets, groups or cliques: chat, pcsg/chat-0-decode, or pclq chat-0-router.",
     metavar="KIND/NAME...",
-    shell_complete=complete_names(has_bare_names=False),
+    shell_complete=complete_names(has_bare_names=True),
 )
 @click.option("--replicas", type=click.IntRange(min=0), required=True, help="The new number of replicas.", metavar="N")
 @click.option(
@@ -54,11 +54,11 @@ def scale(
     """Set the number of replicas of a set, group or clique."""
     from grove.cli.common.connection import run_writing
 
-    refs = parse_object_refs(targets)
+    refs = parse_object_names(targets)
     for ref in refs:
-        if ref.kind not in SCALED_KINDS:
+        if ref.kind not in ("", *SCALED_KINDS):
             raise UsageError(f"{ref}: only sets, groups and cliques have replicas; use pcs, pcsg or pclq")
-    what = ", ".join(str(ref) for ref in refs)
+    what = ", ".join(str(ref) if ref.kind else ref.name for ref in refs)
     run_writing(
         cluster,
         lambda connection: _scale(connection, refs, replicas, current_replicas, output),
@@ -70,11 +70,12 @@ def scale(
 async def _scale(
     connection: "Connection", refs: list[ObjectRef], replicas: int, expected: int | None, output: DataFormat
 ) -> None:
-    from grove.cli.common.resource_args import full_name
+    from grove.cli.common.resource_args import find_only_kind, full_name
     from grove.cli.scaling.scale_subresource import set_replicas
 
     results = []
-    for ref in refs:
+    for wanted in refs:
+        ref = await find_only_kind(connection.client, connection.namespace, wanted, SCALED_KINDS)
         results.append(await set_replicas(connection, ref, replicas, expected))
         if output is DataFormat.TEXT:
             _print_result(results[-1])

@@ -7,7 +7,16 @@ import click
 import msgspec
 
 from grove.cli.common.options import FILE, ObjectRef, UsageError, output_option, parse_seconds
-from grove.cli.common.output import Cell, Format, Tone, print_error, print_json_line, print_line, print_rows
+from grove.cli.common.output import (
+    Cell,
+    Format,
+    Tone,
+    line_width,
+    print_error,
+    print_json_line,
+    print_line,
+    print_rows,
+)
 from grove.errors import UserError
 
 if TYPE_CHECKING:
@@ -120,7 +129,7 @@ def _print_report(played: "Played[list[SetEndState]]") -> None:
     print_line(f"At {clock_time(played.ends_at)}:")
     for ending in played.ending:
         print_rows(tree_rows(ending.tree, EPOCH + timedelta(seconds=played.ends_at), has_hint=False))
-        print_rows(why_rows(ending.sentences))
+        print_rows(why_rows(ending.sentences, line_width()))
     if not played.ending:
         print_line("no PodCliqueSets")
 

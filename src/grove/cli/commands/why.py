@@ -7,11 +7,14 @@ import click
 from grove.cli.common.data_format import DataFormat, data_output_option, print_data
 from grove.cli.common.name_completion import complete_names
 from grove.cli.common.options import ClusterOptions, ObjectRef, cluster_options, parse_one_ref
-from grove.cli.common.output import Cell, Row, Tone, print_rows
+from grove.cli.common.output import Cell, Row, Tone, line_width, print_rows, wrap_line
+from grove.errors import UserError
 
 if TYPE_CHECKING:
     from grove.cli.common.connection import Connection
     from grove.planner.explain.text import Explanation
+
+INDENT = "  "
 
 
 @click.command()
@@ -35,21 +38,39 @@ def why(what: tuple[str, ...], cluster: ClusterOptions, output: DataFormat) -> N
     wanted = parse_one_ref(what)
     target, sentences = run_connected(cluster, lambda connection: _explain(connection, wanted))
     if not print_data({"about": str(target), "sentences": sentences}, output):
-        print_rows(why_rows(sentences))
+        print_rows(why_rows(sentences, columns=line_width()))
 
 
 async def _explain(connection: "Connection", wanted: ObjectRef) -> "tuple[ObjectRef, tuple[Explanation, ...]]":
     from grove.cli.common.resource_args import find_kind
     from grove.cli.why.runner import explain
 
-    target = await find_kind(connection.client, connection.namespace, wanted)
+    try:
+        target = await find_kind(connection.client, connection.namespace, wanted)
+    except UserError:
+        # A set that is deleted may have left objects behind, which are explained.
+        target = ObjectRef("podcliqueset", wanted.name)
     return target, await explain(connection.client, connection.clock.now(), connection.namespace, target)
 
 
-def why_rows(sentences: "tuple[Explanation, ...]") -> list[Row]:
-    """Return one row per text. Causes are highlighted; effects start with `So`, next steps with `Next:`."""
+def why_rows(sentences: "tuple[Explanation, ...]", columns: int | None = None) -> list[Row]:
+    """Return the rows of the texts, each followed by its details, indented. `columns`: wrap longer lines.
+
+    Causes are highlighted; effects start with `So`, next steps with `Next:`.
+    """
     tones = {"cause": Tone.WAITING, "effect": Tone.PLAIN, "next": Tone.PLAIN, "note": Tone.FAINT}
-    return [(cell,) for cell in dict.fromkeys(Cell(_line(one), tones[one.kind]) for one in sentences)]
+    cells: dict[Cell, None] = {}
+    for one in sentences:
+        cells.update({Cell(line, tones[one.kind]): None for line in wrap_line(_line(one), columns)})
+        lines = [line for detail in one.details for line in _wrap_detail(detail, columns)]
+        cells.update({Cell(f"{INDENT}{line}", tones[one.kind]): None for line in lines})
+    return [(cell,) for cell in cells]
+
+
+def _wrap_detail(detail: str, columns: int | None) -> list[str]:
+    # A command is never wrapped, so that it can be pasted.
+    is_command = detail.startswith(("grove ", "kubectl "))
+    return wrap_line(detail, None if is_command or columns is None else columns - len(INDENT))
 
 
 def _line(sentence: "Explanation") -> str:

@@ -46,7 +46,7 @@ def run_connected(options: ClusterOptions, main: Callable[[Connection], Awaitabl
 def run_writing(
     options: ClusterOptions, main: Callable[[Connection], Awaitable[R]], *, action: str, is_confirmed: bool
 ) -> R:
-    """Do the same for a command that writes.
+    """Run `main` like `run_connected`, for a command that writes.
 
     The first write prints the cluster. If the command would have used a local cluster that is gone, the user must
     confirm the other one; `action` is what the command does, such as `delete pcs/chat`.
@@ -60,7 +60,7 @@ def run_writing(
 
 
 def run_quietly(options: ClusterOptions, main: Callable[[Connection], Awaitable[R]], *, seconds: float) -> R | None:
-    """Do the same for shell completion: print nothing, and return None on any failure or after so many seconds."""
+    """Run `main` for shell completion: print nothing; return None after a failure or after so many seconds."""
 
     async def limited(connection: Connection) -> R:
         async with asyncio.timeout(seconds):

@@ -71,7 +71,7 @@ class LiveTable:
     def _move_to_start(self, size: tuple[int, int]) -> str:
         """Return how to get from the end of the frame to its start.
 
-        Where a smaller terminal wrapped or scrolled the frame, nothing tells where it starts: clear everything.
+        Where a smaller terminal wrapped or scrolled the frame, its start is unknown, so everything is cleared.
         """
         columns, lines = size
         is_distorted = len(self._frame) > lines or any(line.cell_len > columns for line in self._frame)

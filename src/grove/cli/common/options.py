@@ -119,6 +119,13 @@ def parse_object_refs(words: Sequence[str]) -> list[ObjectRef]:
     return [parse_object_ref(word) for word in words]
 
 
+def parse_object_names(words: Sequence[str]) -> list[ObjectRef]:
+    """Parse `KIND/NAME...`, `KIND NAME...` or `NAME...`; the kind of a bare name is empty. Raises `UsageError`."""
+    if len(words) > 1 and parse_kind(words[0]) is not None:
+        return parse_object_refs(words)
+    return [parse_one_ref([word]) for word in words]
+
+
 def parse_one_ref(words: Sequence[str]) -> ObjectRef:
     """Parse `KIND/NAME`, `KIND NAME` or `NAME`; for the last the kind is empty. Raises `UsageError`."""
     if len(words) == 1 and "/" not in words[0] and parse_kind(words[0]) is None:

@@ -6,6 +6,7 @@ No other module writes to stdout or stderr, except `live_display.py`.
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from enum import StrEnum
 from io import TextIOWrapper
@@ -56,6 +57,7 @@ Row = tuple[Cell, ...]
 GAP = "  "
 # A page where no terminal has a height.
 PIPED_PAGE_LINES = 60
+PIPED_COLUMNS = 120
 
 
 def prepare_output() -> None:
@@ -77,13 +79,27 @@ def height() -> int:
 
 
 def page_height() -> int:
-    """Return the number of lines that a command should print at most: so that a prompt still fits the terminal."""
+    """Return the number of lines that a command should print at most, so that the prompt still fits the terminal."""
     return height() - 1 if is_terminal() else PIPED_PAGE_LINES
 
 
 def width() -> int:
     """Return the number of columns of the terminal."""
     return shutil.get_terminal_size().columns
+
+
+def line_width() -> int:
+    """Return the number of columns that a sentence should have at most: those of the terminal, or of a wide page."""
+    return min(width(), PIPED_COLUMNS) if is_terminal() else PIPED_COLUMNS
+
+
+def wrap_line(text: str, columns: int | None) -> list[str]:
+    """Split a sentence at spaces into lines of at most `columns` characters; None: one line."""
+    if columns is None or len(text) <= columns:
+        return [text]
+    return textwrap.wrap(
+        text, max(columns, 20), subsequent_indent=GAP, break_long_words=False, break_on_hyphens=False
+    )  # fmt: skip
 
 
 def print_line(text: str = "") -> None:
@@ -104,7 +120,7 @@ def print_error(text: str) -> None:
 
 
 def confirm(question: str) -> bool:
-    """Print a question on stderr and return whether the answer is yes. No answer is a no."""
+    """Print a question on stderr and return whether the answer is yes. An empty answer means no."""
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,5 +1,6 @@
 """The resources of the kinds that a user may name on the command line: find objects, and errors for missing ones."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Object, Resource
@@ -25,18 +26,36 @@ def full_name(kind: str, name: str) -> str:
 
 
 async def find_kind(client: Client, namespace: str, target: ObjectRef) -> ObjectRef:
-    """Return the target with its kind. A bare name is that of a set, or of any object of one."""
+    """Return the target with its kind. A bare name is that of a set, or of any object of one. Raises `UserError`."""
     if target.kind:
         return target
-    for kind, resource in RESOURCES.items():
-        try:
-            await client.get(resource.viewed_as(Object), namespace, target.name)
-        except ApiError as error:
-            if error.is_not_found and error.reason == "NotFound" and target.name in error.message:
-                continue
-            raise
-        return ObjectRef(kind, target.name)
+    for kind in RESOURCES:
+        if await _exists(client, namespace, ObjectRef(kind, target.name)):
+            return ObjectRef(kind, target.name)
     raise no_such_set(target.name, namespace)
+
+
+async def find_only_kind(client: Client, namespace: str, target: ObjectRef, kinds: Sequence[str]) -> ObjectRef:
+    """Return the target with its kind, one of these. Raises `UserError` if a bare name has none or several."""
+    if target.kind:
+        return target
+    refs = [ObjectRef(kind, target.name) for kind in kinds]
+    found = [ref for ref in refs if await _exists(client, namespace, ref)]
+    if not found:
+        raise no_such_set(target.name, namespace)
+    if len(found) > 1:
+        raise UserError(f"{target.name!r} is the name of several objects; use one of {', '.join(map(str, found))}")
+    return found[0]
+
+
+async def _exists(client: Client, namespace: str, ref: ObjectRef) -> bool:
+    try:
+        await client.get(RESOURCES[ref.kind].viewed_as(Object), namespace, ref.name)
+    except ApiError as error:
+        if error.is_not_found and error.reason == "NotFound" and ref.name in error.message:
+            return False
+        raise
+    return True
 
 
 def no_such_object(target: ObjectRef, namespace: str) -> UserError:

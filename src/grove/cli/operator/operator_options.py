@@ -84,7 +84,7 @@ def is_in_cluster(access: Access) -> bool:
 def build_webhook_options(
     configuration: OperatorConfiguration, access: Access, url: str, environment: Mapping[str, str]
 ) -> WebhookOptions | None:
-    """Return the webhook options, or None if the API server cannot reach this process: not in a pod, and no URL."""
+    """Return the webhook options. None outside of a pod without a URL: the API server could not reach this process."""
     if not url and not is_in_cluster(access):
         if configuration.authorizer.enabled:
             raise UsageError(

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from grove.api.reasons import FindingReason
 from grove.api.resources import PODCLIQUESETS
 from grove.api.types.meta import NamespacedName, WireStruct
 from grove.cli.common.apply_merge import ApplyResult, Verb, apply_documents
@@ -29,7 +30,6 @@ from grove.sim.virtual_clock import run_virtual
 
 # Other kinds of a file that influence its sets.
 _INFLUENCES = ("Namespace", "PriorityClass", "ResourceQuota", "ClusterTopologyBinding")
-_ASSUMPTION = "the prediction assumes that new pods become ready; it does not predict durations"
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ def predict_change(state: ClusterState) -> PlanResult:
             )
         )
     notes = (
-        _ASSUMPTION,
+        _describe_assumption(planned),
         *state.observed.notes,
         *_describe_motion(rehearsal),
         *_describe_updates(planned),
@@ -126,6 +126,12 @@ async def _rehearse(state: ClusterState) -> PlanRehearsal:
 
     schedulers = _find_values("schedulerName", [*(one.body for one in state.documents), *state.observed.objects])
     return await rehearse(state.observed, state.sets, change, ending, schedulers=dict.fromkeys(schedulers))
+
+
+def _describe_assumption(planned: Sequence[PlannedSet]) -> str:
+    reasons = [sentence.reason for one in planned for sentence in one.sentences]
+    failing = ", except those whose containers cannot start" if FindingReason.CONTAINER_CANNOT_START in reasons else ""
+    return f"the prediction assumes that new pods become ready{failing}; it does not predict durations"
 
 
 def _is_set(document: ManifestDocument) -> bool:

@@ -26,10 +26,11 @@ LISTED = 6
 INDENT = "  "
 
 
-def plan_rows(result: PlanResult) -> list[Row]:
+def plan_rows(result: PlanResult, columns: int | None = None) -> list[Row]:
+    """Return the rows of all sets. `columns`: wrap explanations that are longer."""
     rows: list[Row] = []
     for planned in result.sets:
-        rows += _set_rows(planned)
+        rows += _set_rows(planned, columns)
         rows.append((Cell(""),))
     for name in result.ignored:
         rows.append((Cell(f"Ignored: {name}", Tone.FAINT),))
@@ -37,10 +38,10 @@ def plan_rows(result: PlanResult) -> list[Row]:
     return rows
 
 
-def _set_rows(planned: PlannedSet) -> Iterator[Row]:
+def _set_rows(planned: PlannedSet, columns: int | None) -> Iterator[Row]:
     found = planned.prediction
     yield (Cell(_headline(planned), Tone.STRONG),)
-    yield from _stall_rows(planned)
+    yield from _stall_rows(planned, columns)
     yield from _section("Order", _order_lines(found))
     yield from _section("Created", [_describe_created(block) for block in found.created])
     yield from _section("Removed", [_describe_removed(block) for block in found.removed])
@@ -125,21 +126,23 @@ def _describe_outdated(found: Prediction) -> str:
 # Stalls
 
 
-def _stall_rows(planned: PlannedSet) -> Iterator[Row]:
+def _stall_rows(planned: PlannedSet, columns: int | None) -> Iterator[Row]:
     found = planned.prediction
     if found.outcome not in (PredictedOutcome.STALLED, PredictedOutcome.RESTLESS):
         return
     lead = "It would not complete" if found.outcome is PredictedOutcome.STALLED else "It would never settle"
-    reason = f": {found.stalled} ({found.stalled_reason})" if found.stalled else ":"
-    yield (Cell(f"{lead}{reason}", Tone.BAD),)
-    waiting = [one for one in found.waiting if not one.waits_for or one.waits_for not in found.stalled]
-    lines = [_describe_waiting(one, with_reason=not planned.sentences) for one in waiting]
+    is_explained = bool(planned.sentences)
+    waiting = [one for one in found.waiting if is_explained or not one.waits_for or one.waits_for not in found.stalled]
+    lines = [_describe_waiting(one, with_reason=not is_explained) for one in waiting]
     if found.missing_pods:
         # Existing pods wait for the missing ones, so only the missing ones are listed.
         lines = [f"{count_noun(found.missing_pods, 'pod')} would not be created"]
+    reason = "" if is_explained or not found.stalled else f" {found.stalled} ({found.stalled_reason})"
+    yield (Cell(f"{lead}:{reason}", Tone.BAD),)
     yield from ((Cell(f"{INDENT}{line}", Tone.WAITING),) for line in dict.fromkeys(lines))
-    if lines or not found.stalled:
-        yield from ((Cell(f"{INDENT}{row[0].text}", row[0].tone),) for row in why_rows(planned.sentences))
+    if is_explained:
+        rows = why_rows(planned.sentences, columns and columns - len(INDENT))
+        yield from ((Cell(f"{INDENT}{row[0].text}", row[0].tone),) for row in rows)
 
 
 def _describe_waiting(one: PendingPods, *, with_reason: bool) -> str:

@@ -65,7 +65,7 @@ class StoredSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def undo(connection: Connection, name: str, to_revision: int | None, *, is_dry_run: bool) -> UndoResult:
-    """Roll back a set. Raises `UserError` if there is no revision for it, `ApiError` if the server rejects it."""
+    """Roll back a set. Raises `UserError` if there is no such revision, `ApiError` if the server rejects the write."""
     chosen: Revision | None = None
     for attempt in range(1, ATTEMPTS + 1):
         stored = await read_stored(connection, name)

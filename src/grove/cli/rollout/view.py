@@ -44,7 +44,7 @@ def progress_line(rollout: Rollout) -> str:
 
 
 def progress_key(rollout: Rollout) -> tuple[object, ...]:
-    """Return what must change for a new line. Pods count in steps of one percent: large sets print few lines."""
+    """Return a key; a line is printed when it changes. Pods count in steps of one percent, so large sets print few."""
     percent = 100 * rollout.pods.ready // max(1, rollout.pods.total)
     turn = rollout.turn
     units = () if turn is None else tuple((unit.name, unit.current) for unit in turn.units)

@@ -8,7 +8,7 @@ from grove.api.types.meta import WireStruct, find_condition
 from grove.api.types.podcliqueset import PodCliqueSet, SetPhase
 from grove.cli.commands.run import Until
 from grove.cli.run.pod_output import ContainerFailure, SetKey
-from grove.planner.explain.text import Explanation
+from grove.planner.explain.text import Explanation, has_command
 
 
 class RunResult(StrEnum):
@@ -49,7 +49,7 @@ class SetResult(WireStruct):
     # Why it failed, or what it waits for.
     message: str = ""
     waits_for: tuple[Explanation, ...] = ()
-    # In the order of occurrence.
+    # By attempt; the one that the operator reported as the first comes first.
     failures: tuple[ContainerFailure, ...] = ()
 
 
@@ -115,6 +115,7 @@ def _build_result(
         phase=(status.phase or SetPhase.PENDING) if status is not None else "Gone",
         restarts=(status.restart_count or 0) if status is not None else 0,
         message=failed.message if failed is not None and failed.status == "True" else "",
-        waits_for=waits_for,
+        # The cluster ends with the run, so commands that need it would fail.
+        waits_for=tuple(one for one in waits_for if not has_command(one)),
         failures=failures,
     )

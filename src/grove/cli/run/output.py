@@ -86,7 +86,7 @@ def print_summary(summary: Summary, output_format: Format) -> None:
     if output_format is Format.JSON:
         output.print_json_line(summary)
     else:
-        output.print_rows(summary_rows(summary))
+        output.print_rows(summary_rows(summary, output.line_width()))
 
 
 class PodLines:

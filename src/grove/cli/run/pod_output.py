@@ -7,15 +7,16 @@ pods. `view.py` renders it.
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
 from grove.api import labels
 from grove.api.reasons import EventReason
-from grove.api.resources import PODCLIQUESETS, PODGANGS
+from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS
 from grove.api.types.meta import JsonObject, Uid, WireStruct
 from grove.api.types.pod import ContainerStatus, Pod, TerminatedState
+from grove.api.types.podclique import PodClique
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.cli.common.options import KINDS
 from grove.cluster.apiserver.codec.lenient_json import items, part
@@ -29,6 +30,7 @@ LAST_LINES = 10
 # Further failures usually have the same cause.
 MAX_FAILURES = 100
 
+_LATE = datetime.max.replace(tzinfo=UTC)
 _STARTING = ("", "ContainerCreating", "PodInitializing")
 _SHOWN_KINDS = (PODCLIQUESETS.kind, PODGANGS.kind)
 _SHOWN_REASONS = (EventReason.REPLICA_RESTARTING,)
@@ -118,9 +120,21 @@ class RunRecorder:
         self._remarks: dict[tuple[str, str, str], str] = {}
         self._failed: dict[Uid, None] = {}
         self.sets: dict[SetKey, PodCliqueSet] = {}
-        self.failures: list[ContainerFailure] = []
+        self._failures: list[ContainerFailure] = []
+        # The pods that the operator reported as the first that failed.
+        self._reported: dict[str, None] = {}
         self.changed = asyncio.Event()
         """Set when a set was added, removed or has another status."""
+
+    @property
+    def failures(self) -> list[ContainerFailure]:
+        """The failures by attempt. The first of an attempt is the one that the operator reported, if it reported one.
+
+        Times are whole seconds, so the order of pods that fail together is not known.
+        """
+        return sorted(
+            self._failures, key=lambda one: (one.attempt, one.pod not in self._reported, one.at or _LATE, one.pod)
+        )
 
     def observe(self, change: Change) -> None:
         if change.resource_info is PODS:
@@ -130,6 +144,9 @@ class RunRecorder:
         elif change.resource_info is EVENTS:
             if change.type is ChangeType.ADDED:
                 self._observe_event(msgspec.json.decode(change.entry.data, type=_Event))
+        elif change.resource_info.qualified == PODCLIQUES.full_name:
+            failure = msgspec.json.decode(change.entry.data, type=PodClique).status.first_failure
+            self._reported.update({failure.pod: None} if failure is not None else {})
         elif change.resource_info.qualified == PODCLIQUESETS.full_name:
             key = SetKey(namespace=change.entry.namespace, name=change.entry.name)
             if change.type is ChangeType.DELETED:
@@ -179,8 +196,8 @@ class RunRecorder:
         if failure.exit_code is None and pod.metadata.uid in self._failed:
             return
         self._failed[pod.metadata.uid] = None
-        if len(self.failures) < MAX_FAILURES:
-            self.failures.append(failure)
+        if len(self._failures) < MAX_FAILURES:
+            self._failures.append(failure)
 
     def _observe_waiting(self, pod: Pod, origin: PodContainer, status: ContainerStatus) -> None:
         """Emit why a container cannot start, because it has no log."""

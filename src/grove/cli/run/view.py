@@ -62,11 +62,12 @@ def _tone(line: PodLine) -> Tone:
     return Tone.BAD if line.is_remark else Tone.PLAIN
 
 
-def summary_rows(summary: Summary) -> list[Row]:
-    return [row for one in summary.sets for row in _set_rows(one, summary)]
+def summary_rows(summary: Summary, columns: int | None = None) -> list[Row]:
+    """Return the rows of all sets. `columns`: wrap explanations that are longer."""
+    return [row for one in summary.sets for row in _set_rows(one, summary, columns)]
 
 
-def _set_rows(one: SetResult, summary: Summary) -> Iterator[Row]:
+def _set_rows(one: SetResult, summary: Summary, columns: int | None) -> Iterator[Row]:
     is_over = one.phase in _PHASE_TONES
     when = "" if is_over else _WHEN_STOPPED.get(summary.outcome, "")
     took = format_duration(timedelta(milliseconds=round(summary.seconds * 10) * 100))
@@ -77,7 +78,7 @@ def _set_rows(one: SetResult, summary: Summary) -> Iterator[Row]:
     message = one.message.partition(": ")[0] if one.failures else one.message
     text += f": {message}" if message else ""
     yield (Cell(text, _PHASE_TONES.get(one.phase, Tone.WAITING)),)
-    yield from why_rows(one.waits_for)
+    yield from why_rows(one.waits_for, columns)
     if one.failures:
         yield from _failure_rows(one.failures)
 

@@ -325,11 +325,15 @@ def _build_replica(
 
 
 def _replica_phase(gang: PodGang | None, cliques: tuple[CliqueNode, ...], groups: tuple[GroupNode, ...]) -> str:
-    """Return the phase of the gang, or Succeeded if all cliques succeeded."""
+    """Return the phase of the gang. Succeeded if all cliques did; Breached if it waits for pods that it had before."""
     members = [clique for group in groups for one in group.group_replicas for clique in one.cliques]
     phases = [clique.phase for clique in (*cliques, *members)]
     is_done = bool(phases) and all(phase == SetPhase.SUCCEEDED for phase in phases)
-    return SetPhase.SUCCEEDED if is_done else _gang_phase(gang)
+    if is_done:
+        return SetPhase.SUCCEEDED
+    phase = _gang_phase(gang)
+    is_waiting = phase in (GangPhase.PENDING, GangPhase.STARTING)
+    return BREACHED if is_waiting and BREACHED in phases else phase
 
 
 def _gang_phase(gang: PodGang | None) -> str:

@@ -84,7 +84,7 @@ class TreeLine(msgspec.Struct, frozen=True, kw_only=True):
     children: "tuple[TreeLine, ...]" = ()
     # Texts after the lines below it.
     notes: tuple[Cell, ...] = ()
-    # The command that tells more, if there is more to tell.
+    # The command that explains more, if there is more to explain.
     hint: str = ""
 
 

@@ -151,5 +151,5 @@ def _row(row: TreeRow, *, is_short: bool) -> Row:
 
 
 def _short_place(where: str) -> str:
-    """Return a node without its domain, or a gang, cut to a bearable length."""
+    """Return a node without its domain, or a gang, cut in the middle if it is long."""
     return clip_middle(where if where.startswith("pg/") else where.partition(".")[0], _SHORT_PLACE)

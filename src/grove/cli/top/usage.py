@@ -81,7 +81,7 @@ class SetUse(WireStruct):
 class Usage(WireStruct):
     resources: tuple[str, ...]
     cluster: PlaceUse
-    # Racks with their nodes; a node without the label of a rack stands for itself.
+    # Racks with their nodes; a node without the label of a rack is an entry of its own.
     places: tuple[PlaceUse, ...]
     sets: tuple[SetUse, ...]
 

@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from grove.api import labels
-from grove.api.resources import LEASES
+from grove.api.reasons import ConditionType
+from grove.api.resources import LEASES, RESOURCE_QUOTAS
 from grove.api.types.lease import Lease
-from grove.api.types.meta import Uid
+from grove.api.types.meta import ObjectMeta, Uid, WireStruct, find_condition
 from grove.api.types.operatorconfiguration import LeaderElection
 from grove.api.types.pod import Pod
+from grove.api.values.quantities import parse_milli
 from grove.cluster.scheduler.scheduling_queue import QueuedPod, SchedulingQueue, State, scheduling_state
 from grove.cluster.scheduler.types import (
     SCHEDULABLE_NODES,
@@ -30,9 +32,10 @@ from grove.placement.diagnosis import Diagnosis, MisfitKind, PlacedPod, diagnose
 from grove.placement.gang import above_minimum, is_complete, minimum_scope
 from grove.placement.topology_packing import Scope
 from grove.placement.types import GangDemand, PodDemand
-from grove.planner.explain.cluster_facts import ClusterFacts, Misfit, NodeTrouble
+from grove.planner.explain.cluster_facts import ClusterFacts, Misfit, NodeTrouble, QuotaUse
 from grove.planner.explain.containers import find_recent_crash, find_trouble
 from grove.planner.explain.pods import is_unplaced
+from grove.planner.explain.rejections import is_about_quota
 
 T = TypeVar("T")
 # Pods of one clique fail alike, so a few logs are enough.
@@ -45,15 +48,17 @@ MAX_DIAGNOSES = 20
 
 async def read_cluster_facts(client: Client, caches: Caches, now: datetime) -> ClusterFacts:
     pods = tuple(caches.pods.values())
-    nodes, lines, absence = await asyncio.gather(
-        _readable(client.list(SCHEDULABLE_NODES)), _read_log_lines(client, pods), _read_operator_absence(client, now)
+    nodes, lines, absence, quotas = await asyncio.gather(
+        _readable(client.list(SCHEDULABLE_NODES)),
+        _read_log_lines(client, pods),
+        _read_operator_absence(client, now),
+        _read_quotas(client, caches),
     )
-    if nodes is None:
-        return ClusterFacts(log_lines=lines, operator_absence=absence)
     return ClusterFacts(
-        lost_nodes=_lost_nodes(pods, nodes.items),
-        misfits=await _read_misfits(client, caches, nodes.items),
+        lost_nodes=_lost_nodes(pods, nodes.items) if nodes else {},
+        misfits=await _read_misfits(client, caches, nodes.items) if nodes else {},
         log_lines=lines,
+        quotas=quotas,
         operator_absence=absence,
     )
 
@@ -66,6 +71,41 @@ async def _readable(reading: Awaitable[T]) -> T | None:
         if error.code == 403 or error.is_not_found:
             return None
         raise
+
+
+# Quotas
+
+
+class _QuotaStatus(WireStruct):
+    hard: dict[str, str | int] = {}
+    used: dict[str, str | int] = {}
+
+
+class _Quota(WireStruct):
+    metadata: ObjectMeta
+    spec: _QuotaStatus = _QuotaStatus()
+    status: _QuotaStatus = _QuotaStatus()
+
+
+async def _read_quotas(client: Client, caches: Caches) -> dict[str, QuotaUse] | None:
+    """Read the quotas of the namespace if one rejected pods of the set. The operator notices a change only later."""
+    conditions = [
+        (clique.metadata.namespace, found.message)
+        for clique in caches.cliques.values()
+        if (found := find_condition(clique.status.conditions, ConditionType.PODS_REJECTED))
+    ]
+    namespaces = [namespace for namespace, message in conditions if is_about_quota(message)]
+    if not namespaces:
+        return None
+    listing = await _readable(client.list(RESOURCE_QUOTAS.viewed_as(_Quota), namespace=namespaces[0]))
+    if listing is None:
+        return None
+    return {one.metadata.name: QuotaUse(hard=_milli(one.spec.hard), used=_milli(one.status.used))
+            for one in listing.items}  # fmt: skip
+
+
+def _milli(amounts: dict[str, str | int]) -> dict[str, int]:
+    return {name: parse_milli(amount) for name, amount in amounts.items()}
 
 
 # Nodes
@@ -161,7 +201,7 @@ def _demand(pod: SchedulablePod) -> PodDemand:
 
 
 def _misfit(diagnosis: Diagnosis, pod: PodDemand, cliques: list[str]) -> Misfit:
-    """Return the reason for one pod. `cliques`: those of the pods that the diagnosis is about, if not about all."""
+    """Return the reason for one pod. `cliques`: the cliques of the pods that the diagnosis is about."""
     is_own = diagnosis.shape is None or pod.shape == diagnosis.shape
     return Misfit(
         cause=diagnosis.cause,

@@ -29,8 +29,9 @@ from grove.api.values.clique_counts import LOCAL_IMAGE
 from grove.backends.registry import SCHEDULERS, Backends
 from grove.cli.common.hints import kubectl_hint
 from grove.cli.common.options import ObjectRef
-from grove.cli.common.resource_args import RESOURCES, no_such_object
+from grove.cli.common.resource_args import RESOURCES, no_such_object, no_such_set
 from grove.cli.why.cluster_facts import read_cluster_facts
+from grove.cli.why.remains import explain_deleted_set
 from grove.cli.why.status_failure import find_status_failure
 from grove.controller.feature_discovery import read_features
 from grove.controller.informers import NODE_VIEW, Caches
@@ -55,6 +56,8 @@ _PAUSE_SECONDS = 0.5
 async def explain(client: Client, now: datetime, namespace: str, target: ObjectRef) -> tuple[Explanation, ...]:
     """Return the explanations of an object, most important first. Raises `UserError` if it does not exist."""
     found = await _find_object(client, namespace, target)
+    if found is None:
+        return await _explain_missing(client, namespace, target)
     current = await _find_set(client, found, target)
     if current is None:
         return _explain_remains(found, target)
@@ -95,13 +98,22 @@ def _explain_target(explainer: Explainer, target: ObjectRef) -> tuple[Explanatio
             return explainer.explain_pod(target.name)
 
 
-async def _find_object(client: Client, namespace: str, target: ObjectRef) -> HasMetadata:
+async def _find_object(client: Client, namespace: str, target: ObjectRef) -> HasMetadata | None:
+    """Return the object, or None if it does not exist."""
     try:
         return await client.get(RESOURCES[target.kind], namespace, target.name)
     except ApiError as error:
         if not error.is_not_found or "could not find" in error.message:
             raise
-        raise no_such_object(target, namespace) from error
+        return None
+
+
+async def _explain_missing(client: Client, namespace: str, target: ObjectRef) -> tuple[Explanation, ...]:
+    """Explain what is left of a set that is deleted. Raises `UserError` if nothing is, and for other kinds."""
+    is_set = target.kind == "podcliqueset"
+    if is_set and (remains := await explain_deleted_set(client, namespace, target.name)):
+        return remains
+    raise no_such_set(target.name, namespace) if is_set else no_such_object(target, namespace)
 
 
 async def _find_set(client: Client, found: HasMetadata, target: ObjectRef) -> PodCliqueSet | None:
@@ -131,7 +143,7 @@ async def _with_status_failure(client: Client, pcs: PodCliqueSet) -> PodCliqueSe
 
 
 def _reported_init_image(pcs: PodCliqueSet) -> str:
-    """Return an image unless the operator reported that it knows none. Only its absence matters here."""
+    """Return "" if the operator reported that it has no init image, else any image: only its absence matters."""
     return "" if is_condition_true(pcs.status.conditions, ConditionType.STARTUP_ORDER_UNAVAILABLE) else LOCAL_IMAGE
 
 

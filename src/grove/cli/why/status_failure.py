@@ -72,7 +72,7 @@ async def _find_event(client: Client, metadata: ObjectMeta) -> _Event | None:
 
 
 async def _is_written_since(client: Client, pcs: PodCliqueSet, instant: datetime) -> bool:
-    """Return whether the status was written. In-process servers do not show when; then one write is enough."""
+    """Return whether the status was written since then. In-process servers record no times: there any write counts."""
     metadata = pcs.metadata
     found = await client.get(PODCLIQUESETS.viewed_as(_ManagedSet), metadata.namespace, metadata.name)
     fields = found.metadata.managed_fields

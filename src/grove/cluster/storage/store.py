@@ -493,7 +493,7 @@ class _LabelIndex:
 
 
 def sort_key(namespace: str) -> str:
-    """Return the sort key of a namespace: ordered as in an etcd key, where a slash follows."""
+    """Return a key that sorts namespaces as etcd does, where a slash follows the name."""
     return f"{namespace}/"
 
 

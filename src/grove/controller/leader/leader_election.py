@@ -187,7 +187,7 @@ class Leadership:
 
 
 class _LeaseRenewer:
-    """Renews the lease of one term; `run` returns when another candidate holds it."""
+    """A renewer of the lease during one term; `run` returns when another candidate holds it."""
 
     def __init__(
         self, client: Client, clock: Clock, options: LeaseOptions, identity: str, lease: Lease, fence: Fence

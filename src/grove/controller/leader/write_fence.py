@@ -78,7 +78,7 @@ _LONGEST_SLEEP_SECONDS = 3600.0
 
 
 class FencedTransport:
-    """Implements `Transport`. A write after the term raises `ConnectionLost`."""
+    """A `Transport` whose writes raise `ConnectionLost` after the term."""
 
     def __init__(self, inner: Transport, fence: Fence) -> None:
         self._inner = inner

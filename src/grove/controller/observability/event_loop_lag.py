@@ -9,7 +9,7 @@ REMEMBERED_PERIODS = 60
 
 
 class LoopLag:
-    """Sleeps repeatedly and measures how much longer than requested each sleep took. `run` until cancelled."""
+    """A probe that sleeps repeatedly and measures how much longer than requested it slept. `run` until cancelled."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

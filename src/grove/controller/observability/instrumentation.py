@@ -56,7 +56,7 @@ class Listener(Protocol):
 
 
 class InstrumentedTransport:
-    """Implements `Transport`. Notifies its listeners of the result of every request."""
+    """A `Transport` that notifies its listeners of the result of every request."""
 
     def __init__(self, inner: Transport, *listeners: Listener) -> None:
         self._inner = inner

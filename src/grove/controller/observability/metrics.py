@@ -110,7 +110,7 @@ class Metrics:
         self.breaches.follow(controller.caches)
 
     def unfollow(self) -> None:
-        """Stop to collect at the end of a term: the counts of sets and gangs become unknown."""
+        """Stop collecting at the end of a term: the counts of sets and gangs become unknown."""
         if self.controller is not None:
             self.restarts_before.update(self.controller.watch_restarts())
             self.events_lost_before += self.controller.recorder.dropped_count

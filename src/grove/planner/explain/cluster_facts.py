@@ -28,12 +28,24 @@ class Misfit(PlanStruct):
     clique: str = ""
 
 
+class QuotaUse(PlanStruct):
+    """The limits of a ResourceQuota and what is in use, in thousandths, by the names of the quota."""
+
+    hard: Mapping[str, int] = {}
+    used: Mapping[str, int] = {}
+
+    def has_room(self, requested: Mapping[str, int]) -> bool:
+        return all(self.used.get(name, 0) + requested.get(name, 0) <= limit for name, limit in self.hard.items())
+
+
 class ClusterFacts(PlanStruct):
     lost_nodes: Mapping[str, NodeTrouble] = {}
     # By pod without a node.
     misfits: Mapping[Uid, Misfit] = {}
     # The last line that a container wrote before it ended, by pod and container.
     log_lines: Mapping[tuple[Uid, str], str] = {}
+    # The quotas of the namespace by name, if one rejected pods; None: not read.
+    quotas: Mapping[str, QuotaUse] | None = None
     # Evidence that no operator runs, or "".
     operator_absence: str = ""
 

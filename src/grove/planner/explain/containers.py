@@ -1,4 +1,4 @@
-"""Describe containers that fail: which one, how it ended, and its last words."""
+"""Describe containers that fail: which one, and how it ended."""
 
 from collections.abc import Iterator
 
@@ -44,12 +44,12 @@ class ContainerTrouble(PlanStruct):
     def advice(self) -> str:
         """Return what a user can do about a container that cannot start."""
         if self.reason == NOT_ON_THIS_MACHINE:
-            return "correct the command in the template, or install the program, and apply the set again"
+            return "correct the command in the template, or install the program"
         if "Image" in self.reason:
-            return "correct the image in the template, or the credentials to pull it, and apply the set again"
+            return "correct the image in the template, or the credentials to pull it"
         if self.reason in _CONFIGURATION:
-            return "create what is missing, or correct the template and apply the set again"
-        return "correct the template and apply the set again"
+            return "create what is missing, or correct the template"
+        return "correct the template"
 
 
 def find_trouble(pod: Pod) -> ContainerTrouble | None:

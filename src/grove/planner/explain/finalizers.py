@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from grove.api.reasons import FindingReason
 from grove.api.types.meta import ObjectMeta
-from grove.planner.explain.text import LISTED_NAMES, Explanation, cause, next_step
+from grove.planner.explain.text import LISTED_NAMES, Explanation, cause, namespace_flag, next_step
 
 # Kubernetes sets these itself, and removes them itself.
 _OF_KUBERNETES = ("foregroundDeletion", "orphan")
@@ -27,7 +27,7 @@ def foreign_finalizers(metadata: ObjectMeta) -> list[str]:
 
 def _explain(finalizer: str, abouts: list[str], namespaces: dict[str, str]) -> tuple[Explanation, ...]:
     rest = f" and {len(abouts) - LISTED_NAMES} more" if len(abouts) > LISTED_NAMES else ""
-    namespace = f" -n {namespaces[abouts[0]]}" if namespaces[abouts[0]] not in ("", "default") else ""
+    flag = namespace_flag(namespaces[abouts[0]])
     return (
         cause(
             abouts[0],
@@ -37,6 +37,6 @@ def _explain(finalizer: str, abouts: list[str], namespaces: dict[str, str]) -> t
         next_step(
             abouts[0],
             f"the controller of this finalizer must remove it. If that controller is gone, remove the finalizer: "
-            f"kubectl edit {abouts[0]}{namespace}.",
+            f"kubectl edit {abouts[0]}{flag}.",
         ),
     )

@@ -20,7 +20,8 @@ from grove.planner.explain.text import (
     cause,
     count_noun,
     join_words,
-    names_in_parentheses,
+    list_pods,
+    namespace_flag,
     next_step,
     note,
     subject,
@@ -77,8 +78,8 @@ def explain_foreign_gates(about: str, pods: list[Pod]) -> tuple[Explanation, ...
 
 def _explain_foreign_gate(about: str, gate: str, pods: list[Pod]) -> Explanation:
     waits = verb(len(pods), "waits", "wait")
-    text = f"{subject(about, pods)} {waits} behind scheduling gate {gate}{names_in_parentheses(about, pods)}."
-    return cause(about, Reason.SCHEDULING_GATED, text)
+    text = f"{subject(about, pods)} {waits} behind scheduling gate {gate}."
+    return cause(about, Reason.SCHEDULING_GATED, text, detail=list_pods(about, pods))
 
 
 def explain_own_gate(about: str, pods: list[Pod]) -> tuple[Explanation, ...]:
@@ -158,7 +159,7 @@ def explain_unready(about: str, pods: list[Pod], facts: ClusterFacts = NO_FACTS)
     return (
         *_explain_lost_nodes(about, lost, facts),
         *(one for trouble, found in failing.items() for one in _explain_failing(about, found, trouble, facts)),
-        *(cause(about, Reason.MINIMUM_NOT_READY, _join_slow(about, found, why)) for why, found in slow.items()),
+        *(_explain_slow(about, found, why) for why, found in slow.items()),
     )
 
 
@@ -171,8 +172,8 @@ def _explain_lost_nodes(about: str, pods: list[Pod], facts: ClusterFacts) -> Ite
         noun = f"node {nodes[0]} {trouble}" if len(nodes) == 1 else f"{len(nodes)} nodes {_PLURAL[trouble]}"
         listed = f" ({join_words(nodes)})" if len(nodes) > 1 else ""
         were = verb(len(found), "was", "were")
-        text = f"{noun}{listed}: {subject(about, found)} {were} there{names_in_parentheses(about, found)}."
-        yield cause(about, FindingReason.NODE_LOST, text)
+        text = f"{noun}{listed}: {subject(about, found)} {were} there."
+        yield cause(about, FindingReason.NODE_LOST, text, detail=list_pods(about, found))
         yield next_step(about, f"{_AFTER_LOSS[trouble]}, then the operator replaces them.")
 
 
@@ -186,20 +187,24 @@ _AFTER_LOSS = {
 def _explain_failing(
     about: str, pods: list[Pod], trouble: ContainerTrouble, facts: ClusterFacts
 ) -> Iterator[Explanation]:
-    where = f"container {trouble.container} of {subject(about, pods)}{names_in_parentheses(about, pods)}"
+    where, names = f"container {trouble.container} of {subject(about, pods)}", list_pods(about, pods)
     if trouble.is_crash:
-        yield cause(about, FindingReason.CONTAINER_CRASHES, f"{where} {_describe_crash(pods, trouble, facts)}.")
+        text = f"{where} {_describe_crash(pods, trouble, facts)}."
+        yield cause(about, FindingReason.CONTAINER_CRASHES, text, detail=names)
+        if trouble.exit_code == 0:
+            yield next_step(about, "correct the command in the template: a container must run until it is stopped.")
         yield next_step(about, f"the log shows why: grove logs {_log_arguments(pods[0], trouble.container)}.")
     else:
         words = f": {trouble.message}" if trouble.message else ""
-        yield cause(about, FindingReason.CONTAINER_CANNOT_START, f"{where} cannot start: {trouble.reason}{words}.")
+        text = f"{where} cannot start: {trouble.reason}{words}."
+        yield cause(about, FindingReason.CONTAINER_CANNOT_START, text, detail=names)
         yield next_step(about, f"{trouble.advice}.")
 
 
 def _describe_crash(pods: list[Pod], trouble: ContainerTrouble, facts: ClusterFacts) -> str:
-    """Return `crashes with exit code 3 (3 restarts); its last log line: out of memory`."""
+    """Return `crashes with exit code 3 (3 restarts); its last log line: out of memory`. Exit code 0 is no crash."""
     restarts = max(found.restarts for pod in pods if (found := find_trouble(pod)))
-    verb_ = "crashes" if restarts else "ended"
+    verb_ = ("crashes" if trouble.exit_code else "keeps ending") if restarts else "ended"
     times = f", {count_noun(restarts, 'restart')}" if restarts else ""
     lines = [facts.log_lines.get((pod.metadata.uid, trouble.container), "") for pod in pods]
     last = next((line for line in lines if line), "")
@@ -210,13 +215,13 @@ def _describe_crash(pods: list[Pod], trouble: ContainerTrouble, facts: ClusterFa
 def _log_arguments(pod: Pod, container: str) -> str:
     """Return the arguments of `grove logs` for this container, so that the hint can be pasted."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    namespace = f" -n {pod.metadata.namespace}" if pod.metadata.namespace not in ("", "default") else ""
-    return f"{pod.metadata.name}{f' -c {container}' if len(statuses) > 1 else ''}{namespace}"
+    flag = f" -c {container}" if len(statuses) > 1 else ""
+    return f"{pod.metadata.name}{flag}{namespace_flag(pod.metadata.namespace)}"
 
 
-def _join_slow(about: str, pods: list[Pod], why: str) -> str:
-    is_not = verb(len(pods), "is not", "are not")
-    return f"{subject(about, pods)} {is_not} ready{names_in_parentheses(about, pods)}: {why}."
+def _explain_slow(about: str, pods: list[Pod], why: str) -> Explanation:
+    text = f"{subject(about, pods)} {verb(len(pods), 'is not', 'are not')} ready: {why}."
+    return cause(about, Reason.MINIMUM_NOT_READY, text, detail=list_pods(about, pods))
 
 
 def _describe_slow(pod: Pod) -> str:
@@ -235,8 +240,9 @@ def explain_recent_crashes(about: str, pods: Iterable[Pod], facts: ClusterFacts)
     return tuple(
         note(
             about,
-            f"container {name} of {subject(about, some)}{names_in_parentheses(about, some)} runs again after a crash: "
+            f"container {name} of {subject(about, some)} runs again after a crash: "
             f"{_describe_past_crash(some, name, facts)}.",
+            detail=list_pods(about, some),
         )
         for name, some in found.items()
     )

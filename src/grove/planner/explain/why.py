@@ -5,6 +5,7 @@ kubelets wrote on the pods. Rejected creates, which only a running operator reme
 it wrote.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from enum import IntEnum
@@ -46,7 +47,7 @@ from grove.planner.explain.text import (
     count_noun,
     effect,
     format_when,
-    join_names,
+    list_pods,
     next_step,
     note,
     order_by_kind,
@@ -83,6 +84,8 @@ class ExplanationPriority(IntEnum):
     EXTRAS = 4
 
 
+# The time in a message about a failing write (`planner/status/write_failures.py`).
+_SINCE = re.compile(r" since (\S+):(?= )")
 _REJECTIONS = (Reason.CREATE_REJECTED, Reason.NAME_TAKEN)
 
 
@@ -159,8 +162,14 @@ class Explainer:
         if reported.reason not in WRITE_REASONS and not is_rejected:
             return ()
         pause = "5 minutes" if is_rejected else "30 s"
+        since = _SINCE.search(reported.message)
         return (
-            cause(about, reported.reason, f"{reported.message}."),
+            cause(
+                about,
+                reported.reason,
+                f"{_SINCE.sub(':', reported.message, count=1)}.",
+                detail=f"It has failed since {since[1]}." if since else "",
+            ),
             next_step(about, f"the operator retries at least every {pause}, and continues when the write succeeds."),
         )
 
@@ -174,12 +183,14 @@ class Explainer:
         gangs = [(name, found) for name in self._gangs if (found := self._build_gang_explanation(name))]
         gangs.sort(key=lambda gang: gang[1].rank)
         listed = fold([(name, gang.explanations) for name, gang in gangs], about, LISTED_GANGS)
-        is_explained = bool(gangs or self.explain_failing_writes(about))
-        causes = self._explain_errors(about, () if is_explained else self._snapshot.pcs.status.last_errors)
+        is_reported = bool(gangs or self.explain_failing_writes(about))
+        causes = self._explain_errors(about, () if is_reported else self._snapshot.pcs.status.last_errors)
         stuck = (*explain_held_objects(self._children()), *explain_stuck_pods(self._all_pods(), self._facts))
-        update = explain_update(about, self._snapshot.pcs, self._findings.get(about, ()))
-        is_cause = self._is_update_the_cause(update, gangs)
-        waits = (*update, *listed) if is_cause else order_by_kind((*listed, *map(as_effect, update)))
+        is_explained = self._is_update_explained(gangs)
+        update = explain_update(
+            about, self._snapshot.pcs, self._findings.get(about, ()), is_explained=is_explained
+        )  # fmt: skip
+        waits = order_by_kind((*listed, *map(as_effect, update))) if is_explained else (*update, *listed)
         reported = (*self._explain_excess(about), *causes, *waits, *stuck) or self._explain_nothing(
             about, self._all_cliques()
         )
@@ -191,11 +202,10 @@ class Explainer:
             *self._explain_unsupported_fields(about),
         )
 
-    def _is_update_the_cause(
-        self, update: tuple[Explanation, ...], gangs: list[tuple[str, GangExplanation]]
-    ) -> bool:  # fmt: skip
-        """Return whether the update explains the gangs. A failing container or a lost node explains the update."""
-        return bool(update) and not any(one.reason in ROOT_CAUSES for _, gang in gangs for one in gang.explanations)
+    def _is_update_explained(self, gangs: Iterable[tuple[str, GangExplanation]]) -> bool:
+        """Return whether something else explains why an update waits: a failing container, or nodes without room."""
+        is_failing = any(one.reason in ROOT_CAUSES for _, gang in gangs for one in gang.explanations)
+        return is_failing or bool(self._facts.misfits)
 
     def explain_group(self, name: str) -> tuple[Explanation, ...]:
         about = f"podcliquescalinggroup/{name}"
@@ -447,14 +457,14 @@ class Explainer:
         if found is None:
             return None
         existing, wanted = sum(view.existing_count for view in views), sum(view.replicas for view in views)
-        rejection = describe_rejection(about, found.message)
+        rejection = describe_rejection(about, found.message, self._facts.quotas)
         explanations = [
             cause(about, found.reason, f"{rejection.cause}."),
-            next_step(about, f"{rejection.advice}."),
+            *((next_step(about, f"{rejection.advice}."),) if rejection.advice else ()),
             next_step(
                 about,
-                f"{existing} of {count_noun(wanted, 'pod')} exist; the operator retries the others "
-                f"{format_when(found.until, self._now)}, then with growing pauses, at least every 5 minutes.",
+                f"the operator retries {format_when(found.until, self._now)}, then at least every 5 minutes "
+                f"({existing} of {count_noun(wanted, 'pod')} exist).",
                 until=found.until,
             ),
         ]
@@ -546,14 +556,16 @@ class Explainer:
         ended = (*view.failed, *view.succeeded)
         code = describe_exit(ended[-1]).removeprefix(",")
         what = f"{count_noun(len(ended), 'pod')} of {view.name} {verb(len(ended), 'keeps', 'keep')} ending"
-        what += f" with{code} ({join_names(ended)})" if code else f" ({join_names(ended)})"
-        text = f"the operator replaces {join_names(ended)} {format_when(due, self._now)}; each pause is longer."
+        what += f" with{code}" if code else ""
+        text = f"the operator replaces {verb(len(ended), 'it', 'them')} {format_when(due, self._now)}; "
+        text += "each pause is longer."
+        words = self._last_log_line(ended)
         return (
-            cause(about, FindingReason.POD_ENDED, f"{what}{self._last_words(ended)}."),
+            cause(about, FindingReason.POD_ENDED, f"{what}{words}.", detail=list_pods(about, ended)),
             next_step(about, text, reason=FindingReason.REPLACEMENT_BACK_OFF, until=due),
         )
 
-    def _last_words(self, pods: Iterable[Pod]) -> str:
+    def _last_log_line(self, pods: Iterable[Pod]) -> str:
         uids = frozenset(pod.metadata.uid for pod in pods)
         found = (line for (uid, _), line in self._facts.log_lines.items() if uid in uids and line)
         return next((f"; last log line: {line}" for line in found), "")
@@ -571,7 +583,9 @@ class Explainer:
             (self._is_down, partial(explain_unready, facts=self._facts)),
             (is_waiting_for_cliques, self._explain_startup_waits),
         )
-        answers = [(is_so, say(about, found)) for is_so, say in questions if (found := [p for p in pods if is_so(p)])]
+        answers = [
+            (is_so, explain(about, found)) for is_so, explain in questions if (found := [p for p in pods if is_so(p)])
+        ]
         if not answers and not lost:
             return None
         # A wait that keeps a clique below its minimum comes before one that keeps it below its replicas.
@@ -633,7 +647,7 @@ class Explainer:
         return f"podgang/{pod.metadata.labels.get(labels.PODGANG, '')}"
 
     def _explain_breaches(self, lost: list[CliqueView]) -> list[Explanation]:
-        """Explain what a breach leads to and when: that of the clique, or of its group if that is in breach too."""
+        """Explain which teardown the breach of a clique, or of its group, leads to, and when."""
         groups = {view.clique.metadata.labels.get(labels.GROUP, ""): None for view in lost}
         abouts = [f"podclique/{view.name}" for view in lost] + [f"podcliquescalinggroup/{name}" for name in groups]
         found = [

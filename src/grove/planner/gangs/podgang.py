@@ -184,7 +184,7 @@ def plan_gang_object(
         uid=current.metadata.uid,
         resource_version=current.metadata.resource_version,
         patch=patch,
-        reason=f"gang {gang.name} follows its cliques",
+        reason=f"gang {gang.name} is updated to match its cliques",
     )
 
 

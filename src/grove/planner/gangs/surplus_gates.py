@@ -48,7 +48,7 @@ def surplus_gate(state: GangState, states: Sequence[GangState], gate: GateDecisi
 
 
 def _was_considered(state: GangState) -> bool:
-    """Return whether it is placed, the scheduler reported that it does not fit, or it cannot be scheduled now."""
+    """Return whether the scheduler decided about the pod: it is placed, does not fit, or cannot be scheduled now."""
     if state.backoff is not None or not state.is_whole:
         return True
     views = state.views

@@ -154,6 +154,8 @@ class _Prospect(Enum):
 
 
 class _Outlook(msgspec.Struct, frozen=True):
+    """Whether the minimum of a part will become ready, and since when its pods do not fit."""
+
     prospect: _Prospect
     # Since when the missing pods do not fit.
     since: datetime = _LONG_AGO
@@ -193,7 +195,7 @@ def _unit_outlook(unit: GroupReplica, backoffs: Backoffs) -> _Outlook:
 
 
 def _join(outlooks: Iterable[_Outlook], needed: int) -> _Outlook:
-    """Return the outlook of parts of which `needed` must be ready."""
+    """Combine the outlooks of several parts, of which `needed` must be ready."""
     seen = tuple(outlooks)
     by = {prospect: [one for one in seen if one.prospect is prospect] for prospect in _Prospect}
     if len(by[_Prospect.READY]) >= needed:

@@ -214,7 +214,7 @@ def _base_unscheduled_since(replica: ReplicaView, desired: DesiredReplica, recre
 
 
 def _read_group_live(context: SetContext, replica: ReplicaView, group: DesiredGroup) -> Iterable[LiveRead]:
-    """Read all of the group: every replica counts for its minimum."""
+    """Yield a live read of all pods of the group, because every group replica counts for its minimum."""
     views = [v for v in replica.cliques.values() if v.clique.metadata.labels.get(labels.GROUP) == group.name]
     if views:
         selector = labels.selector({**labels.default_labels(context.name), labels.GROUP: group.name})

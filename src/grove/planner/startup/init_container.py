@@ -27,7 +27,7 @@ _RESOURCES: JsonObject = {
 def awaited_cliques(
     clique: CliqueView, cliques: Mapping[str, CliqueView], desired: Iterable[DesiredClique]
 ) -> tuple[CliqueCount, ...]:
-    """Return what the pods of a clique wait for: the minima of the cliques that it starts after and that are wanted.
+    """Return the cliques that the pods of a clique wait for, with the number of ready pods that each needs.
 
     A clique whose group is scaled to zero is not wanted, so nothing waits for it.
     """

@@ -15,6 +15,8 @@ from grove.planner.training.failure_evidence import describe_failure, find_first
 from grove.planner.views import MOST_FAILURES, CliqueView
 
 LISTED_INDICES = 10
+# Before the pod that caused a breach, in its message.
+EVIDENCE = "; first: "
 AT_ZERO = "it is scaled to zero and needs no pods"
 
 
@@ -115,7 +117,7 @@ def _finite_breach(clique: CliqueView) -> ConditionResult:
 def _finite_verdict(clique: CliqueView, reason: Reason, found: str) -> ConditionResult:
     """Return a breach together with the pod that caused it."""
     failure = find_first_failure(clique)
-    evidence = f"; first: {describe_failure(failure)}" if failure is not None else ""
+    evidence = f"{EVIDENCE}{describe_failure(failure)}" if failure is not None else ""
     return ConditionResult(status=ConditionStatus.TRUE, reason=reason, message=f"{found}{evidence}")
 
 

@@ -50,7 +50,7 @@ def plan_teardown(facts: ReplicaFacts) -> ReplicaTeardown:
 
 
 def _plan_deletes(facts: ReplicaFacts) -> tuple[tuple[Stage, ...], datetime | None]:
-    """Return the deletes of open recreations, and when a training replica has to be looked at again."""
+    """Return the deletes of open recreations, and when a training replica must be planned again."""
     if facts.context.is_training:
         return plan_restart_deletes(facts.context, facts.replica, facts.desired, facts.recreations, facts.now)
     return plan_recreation_deletes(facts.context, facts.replica, facts.desired, facts.recreations), None

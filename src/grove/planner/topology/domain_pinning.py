@@ -58,10 +58,10 @@ def pin_domains(
 
 
 def _is_wrongly_pinned(pod: Pod, clique: CliqueView, key: str, pinned_domain: Mapping[str, str]) -> bool:
-    asked = pod.spec.node_selector.get(key)
+    requested = pod.spec.node_selector.get(key)
     # A selector of the user is not changed.
     written = clique.clique.spec.pod_spec.get("nodeSelector") or {}
-    return asked is not None and key not in written and asked != pinned_domain.get(key)
+    return requested is not None and key not in written and requested != pinned_domain.get(key)
 
 
 def _find_domain(scope: RequiredScope, cliques: Mapping[str, CliqueView], node_labels: NodeLabels) -> str:

@@ -324,7 +324,7 @@ class Invariants:
             return None
         most = self._most_replicas(owner)
         active = sum(other.is_active for other in self._pods[owner].values())
-        return f"{active} active pods, at most {most} were asked for" if active > most else None
+        return f"{active} active pods, at most {most} were requested" if active > most else None
 
     def _never_references_more_pods_than_asked_for(self, gang: PodGang) -> str | None:
         for group in gang.spec.podgroups:
@@ -353,7 +353,7 @@ class Invariants:
             return None
         is_at_zero, is_reported = clique.spec.replicas == 0, condition.reason == "ScaledToZero"
         if is_at_zero != is_reported:
-            return f"asks for {clique.spec.replicas} pods, and its condition says {condition.reason}"
+            return f"requests {clique.spec.replicas} pods, and its condition says {condition.reason}"
         return "is in breach, although it is scaled to zero" if is_at_zero and condition.status != "False" else None
 
     def _starts_whole(self, pod: Pod) -> str | None:
@@ -454,7 +454,7 @@ class Invariants:
             return None
         is_base = labels.BASE_PODGANG not in pod.metadata.labels
         if is_base and (gang.metadata.namespace, gang.metadata.name) not in self._services:
-            return f"ungated although service {gang.metadata.name} never was"
+            return f"ungated although service {gang.metadata.name} never existed"
         if not self._is_at_minimum(gang, self._existing):
             return f"ungated although gang {gang.metadata.name} never had its minimum"
         if self.is_nothing_rejected and not self._is_whole(gang):

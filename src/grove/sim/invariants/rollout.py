@@ -177,7 +177,7 @@ class RolloutRules:
         # A clique that was scaled in meanwhile may have all its pods.
         is_short = len(ready) < min(self._counts.recent(uid), default=0)
         if owed in known_down and is_short:
-            yield f"takes pod {current}, although nothing made up for the pod that was taken before"
+            yield f"takes pod {current}, although the pod that was taken before has no replacement yet"
         if chosen is not None:
             taken[chosen.metadata.uid] = None
             self._owed_pods[uid] = chosen.metadata.uid
@@ -235,7 +235,7 @@ class RolloutRules:
             yield f"takes replica {current} while {found} are available"
         is_short = len(available) < min(wanted, default=0)
         if owed is not None and owed not in available and is_short:
-            yield f"takes replica {current}, although nothing made up for replica {owed} that was taken before"
+            yield f"takes replica {current}, although replica {owed}, taken before, has no replacement yet"
 
     def check_recreated(self, before: PodGang, gang: PodGang) -> Iterator[str]:
         """Check that the update may replace every recorded replica of a group that is being updated."""
@@ -396,7 +396,7 @@ class RolloutRules:
     # Queries of other rules
 
     def alive(self, uid: Uid) -> Pod | None:
-        """Return the pod as it was before it was terminating."""
+        """Return the pod as it was before its deletion began."""
         return self._alive.get(uid)
 
     def least_wanted(self, uid: Uid) -> int:
@@ -434,13 +434,13 @@ class RolloutRules:
         mine = self.revisions_of(pcs)
         recorded_hash = pcs.status.current_generation_hash
         highest = max((r.number for r in mine), default=0)
-        asked = self._templates.recent(pcs.metadata.uid)
+        requested = self._templates.recent(pcs.metadata.uid)
         return [
             r.template.hashes
             for r in mine
             if r.number == highest
             or r.generation_hash == recorded_hash
-            or any(makes_same_pods(template, r.template) for template in asked)
+            or any(makes_same_pods(template, r.template) for template in requested)
         ]
 
     def _revision(self, pcs: PodCliqueSet, generation_hash: str) -> RevisionTemplate | None:
@@ -451,7 +451,7 @@ class RolloutRules:
         return None
 
     def set_of(self, obj: PodClique | PodCliqueScalingGroup) -> PodCliqueSet | None:
-        """Return the set that it belongs to by uid, unless the set is terminating."""
+        """Return the set that owns the object, by uid; None if the set is terminating."""
         owner = owner_uid(obj)
         group = self._tables.groups.get(owner)
         top = owner_uid(group) if group is not None else owner

@@ -29,7 +29,7 @@ Part = PodClique | PodCliqueScalingGroup
 
 
 class TurnRules:
-    """The rules, with a record of minima that an update broke and not yet restored, and of all units ever created."""
+    """The rules. They record the minimums that an update broke and has not restored yet, and all units ever created."""
 
     def __init__(self, clock: Clock, staleness: Staleness, tables: Tables, rollouts: RolloutRules) -> None:
         self._clock = clock
@@ -120,10 +120,10 @@ class TurnRules:
             if turn is not None and turn != was and turn.replica_index < wanted:
                 yield from self._check_begin(pcs, turn)
             yield from self._check_lists(before, pcs)
-        self._forgive(pcs, was.replica_index if was is not None and was != turn else None)
+        self._forget_ended_updates(pcs, was.replica_index if was is not None and was != turn else None)
 
-    def _forgive(self, pcs: PodCliqueSet, done: int | None) -> None:
-        """Drop broken minima of replicas whose update is over: they were checked then."""
+    def _forget_ended_updates(self, pcs: PodCliqueSet, done: int | None) -> None:
+        """Forget the lost minimums of replicas whose update is over. They were checked when it ended."""
         is_over = not is_open(pcs.status.rolling_update_progress)
         for key in tuple(self._owed):
             if key[0] == pcs.metadata.uid and (is_over or key[1] == done or key[1] >= pcs.spec.replicas):
@@ -220,10 +220,10 @@ class TurnRules:
 
     def _has_minimum(self, part: Part, *, strictly: bool = False) -> bool:
         """Return whether the minimum is reached, or was recently: the operator may still act on that."""
-        asked = part.spec.replicas if strictly else self._rollouts.least_wanted(part.metadata.uid)
+        requested = part.spec.replicas if strictly else self._rollouts.least_wanted(part.metadata.uid)
         if isinstance(part, PodClique):
             ready = self._ready_now(part) if strictly else self._ready.count(part.metadata.uid)
-            return ready >= min(part.min_available, asked)
+            return ready >= min(part.min_available, requested)
         # The operator may not know yet that the group was scaled in: then another of its replicas counts.
         units = self._units_of(part, part.spec.replicas if strictly else self._rollouts.most_wanted(part.metadata.uid))
         key = (part.metadata.namespace, part.metadata.name)
@@ -232,7 +232,7 @@ class TurnRules:
             or (not strictly and self._rollouts.is_disturbed(key, index))
             for index, unit in enumerate(units)
         )
-        return good >= min(part.spec.min_available, asked)
+        return good >= min(part.spec.min_available, requested)
 
     def _is_long_ready(self, part: Part) -> bool:
         if not part.spec.replicas:

@@ -211,9 +211,8 @@ class _Player:
         running = [pod for pod in self._world.running_pods() if _clique_of(pod) == lose.clique]
         wanted = len(running) if lose.pods is None else lose.pods
         if len(running) < max(wanted, 1):
-            raise ScenarioError(
-                f"{path}: {lose.clique} has {count_noun(len(running), 'pod')} that run; lose fewer, or later"
-            )
+            found = f"{lose.clique} has {count_noun(len(running), 'pod')} that run"
+            raise ScenarioError(f"{path}: {found}; lose fewer pods, or lose them later")
         lost = running[:wanted]
         nodes = list(dict.fromkeys(pod.spec.node_name for pod in lost))
         what = f"loses {count_noun(len(lost), 'pod')} of {lose.clique}"
@@ -310,8 +309,8 @@ class _Player:
         status, reason = (condition.status, condition.reason) if condition else (ABSENT, "")
         if status != wanted.wanted_status or (wanted.reason and reason != wanted.reason):
             found = f"{status} ({reason})" if reason else status
-            asked = f"{wanted.wanted_status} ({wanted.reason})" if wanted.reason else wanted.wanted_status
-            return f"{wanted.type} of {wanted.of} is {found}, not {asked}"
+            requested = f"{wanted.wanted_status} ({wanted.reason})" if wanted.reason else wanted.wanted_status
+            return f"{wanted.type} of {wanted.of} is {found}, not {requested}"
         return ""
 
     def _find_identity_errors(self, path: str, expect: Expect) -> Iterator[str]:

@@ -248,7 +248,7 @@ def _find_step_errors(path: str, step: ScenarioStep) -> Iterator[str]:
     if len(step.keys) != 1:
         known = [field.name for field in msgspec.structs.fields(ScenarioStep) if field.name != "at"]
         found = " and ".join(step.keys) or "nothing"
-        yield f"{path}: says {found}; write exactly one of: {', '.join(known)}"
+        yield f"{path}: has {found}; write exactly one of: {', '.join(known)}"
     if step.lose is not None and step.lose.pods is not None and step.lose.pods < 1:
         yield f"{path}.lose.pods: {step.lose.pods} is less than one; write 1 or more, or leave it out for all"
     if step.scale is not None and step.scale.replicas < 0:

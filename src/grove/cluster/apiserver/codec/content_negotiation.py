@@ -79,7 +79,7 @@ def not_acceptable() -> StatusError:
 
 
 def not_representable() -> StatusError:
-    """Return the 406 of built-in kinds."""
+    """Return the error 406 that the API server returns for built-in kinds."""
     message = "406: Not Acceptable\n\nAvailable representations: application/json, application/json;stream=watch"
     return StatusError(406, "NotAcceptable", message, {})
 

@@ -42,7 +42,7 @@ class UnknownKindError(Exception):
 
 
 class _Field(msgspec.Struct, frozen=True):
-    """The field of one number of a message."""
+    """A field of a protobuf message, found by its number."""
 
     # Empty: the fields are inlined into the outer message.
     name: str

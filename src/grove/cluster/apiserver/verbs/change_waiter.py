@@ -1,4 +1,4 @@
-"""Waiting for the next change of a table, for streams."""
+"""Wait for the next change of a table, for the streams of watches and logs."""
 
 import asyncio
 
