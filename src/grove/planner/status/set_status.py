@@ -296,6 +296,7 @@ ERROR_CODES = {
     "podcliquescalinggroups": "ERR_CREATE_PODCLIQUESCALINGGROUP",
     "podgangs": "ERR_CREATE_PODGANG",
     "services": "ERR_SYNC_PODCLIQUESET_SERVICE",
+    "horizontalpodautoscalers": "ERR_SYNC_HPA",
     "controllerrevisions": "ERR_CREATE_CONTROLLERREVISION",
 }
 # The error code of all kinds of scheduler objects.
