@@ -7,7 +7,7 @@ crash at every write by `test_crash_everywhere.py`.
 from datetime import datetime
 
 from grove.api import labels
-from grove.api.resources import AUTOSCALERS, GROUPS, PODCLIQUES, PODCLIQUESETS
+from grove.api.resources import AUTOSCALERS, GROUPS, PODCLIQUES, PODCLIQUESETS, PODS
 from grove.api.types.horizontalpodautoscaler import HorizontalPodAutoscaler
 from grove.api.types.meta import JsonObject, find_condition
 from grove.sim.simulation import World
@@ -244,6 +244,45 @@ async def a_scale_out_that_waits_for_room_keeps_true_counts(world: World) -> Non
     assert running_by_role(world)["s-0-a"] == 2
 
 
+async def a_selector_matches_as_many_pods_as_there_are_replicas(world: Scene) -> None:
+    """An autoscaler multiplies by the number of pods that it measures."""
+    manifest = scaled_set(replicas=2)
+    template = manifest["spec"]["template"]
+    template["cliques"].append(_clique("w", "i", 2))
+    template["podCliqueScalingGroups"][0]["cliqueNames"].append("w")
+    await world.apply(manifest)
+    await world.settle()
+    (pcs,) = world.objects(PODCLIQUESETS)
+    assert await _selected(world, pcs.status.hpa_pod_selector) == ["s-0-a", "s-1-a"]
+    (clique,) = (one for one in world.objects(PODCLIQUES) if one.metadata.name == "s-0-a")
+    assert await _selected(world, clique.status.hpa_pod_selector) == ["s-0-a", "s-0-a"]
+    await world.scale(GROUPS, "s-1-g", 3)
+    await world.settle()
+    (group,) = (one for one in world.objects(GROUPS) if one.metadata.name == "s-1-g")
+    assert await _selected(world, group.status.selector) == ["s-1-g-0-m", "s-1-g-1-m", "s-1-g-2-m"]
+
+
+async def _selected(scene: Scene, selector: str | None) -> list[str]:
+    """Return the cliques of the pods that a selector matches."""
+    found = await scene.client.list(PODS, namespace=_namespace(scene), label_selector=selector or "")
+    return sorted(pod.metadata.labels[labels.PODCLIQUE] for pod in found.items)
+
+
+async def a_pod_that_ended_counts_once(world: World) -> None:
+    manifest = scaled_set()
+    manifest["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["restartPolicy"] = "Never"
+    await world.apply(manifest)
+    await world.settle()
+    counts: list[int] = []
+    world.server.store.subscribe(lambda _: counts.append(clique_of(world, "s-0-a").status.replicas))
+    pod = next(pod for pod in world.running_pods() if pod.metadata.labels[labels.PODCLIQUE] == "s-0-a")
+    failed = {"status": {"phase": "Failed", "reason": "Evicted"}}
+    await world.client.patch(PODS, pod.metadata.namespace, pod.metadata.name, failed, subresource="status")
+    await world.settle()
+    assert running_by_role(world)["s-0-a"] == 2
+    assert max(counts) == 2
+
+
 def _breach_time(world: World, name: str) -> datetime | None:
     condition = find_condition(clique_of(world, name).status.conditions, "MinAvailableBreached")
     assert condition is not None
@@ -268,5 +307,7 @@ AUTOSCALING_STORIES = tuple(
         (scaling_never_moves_the_clock_of_a_breach, 6),
         (an_update_goes_on_while_the_autoscaler_scales_in_and_out, 9),
         (a_scale_out_that_waits_for_room_keeps_true_counts, 4),
+        (a_selector_matches_as_many_pods_as_there_are_replicas, 19),
+        (a_pod_that_ended_counts_once, 6),
     )
 )

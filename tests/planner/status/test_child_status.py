@@ -240,7 +240,8 @@ class TestAGroup:
             "availableReplicas": 1,
             "updatedReplicas": 0,
             "selector": "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=p,"
-            "grove.io/podcliquescalinggroup=p-0-g",
+            "grove.io/podclique-pod-index=0,grove.io/podcliquescalinggroup=p-0-g,"
+            "grove.io/podclique in (p-0-g-0-b,p-0-g-1-b,p-0-g-2-b,p-0-g-3-b)",
             "observedGeneration": 1,
             "conditions": [
                 condition(
@@ -447,7 +448,8 @@ class TestASet:
                 "replicas": 3,
                 "updatedReplicas": 1,
                 "availableReplicas": 1,
-                "hpaPodSelector": "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=p",
+                "hpaPodSelector": "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=p,"
+                "grove.io/podclique-pod-index=0",
                 "podGangStatuses": [{"name": "p-1", "phase": "Pending"}],
                 "phase": "Running",
             },
