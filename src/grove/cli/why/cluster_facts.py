@@ -48,9 +48,11 @@ async def read_cluster_facts(client: Client, caches: Caches, now: datetime) -> C
     nodes, lines, absence = await asyncio.gather(
         _readable(client.list(SCHEDULABLE_NODES)), _read_log_lines(client, pods), _read_operator_absence(client, now)
     )
+    autoscalers = tuple(caches.autoscalers.values())
     if nodes is None:
-        return ClusterFacts(log_lines=lines, operator_absence=absence)
+        return ClusterFacts(log_lines=lines, autoscalers=autoscalers, operator_absence=absence)
     return ClusterFacts(
+        autoscalers=autoscalers,
         lost_nodes=_lost_nodes(pods, nodes.items),
         misfits=await _read_misfits(client, caches, nodes.items),
         log_lines=lines,

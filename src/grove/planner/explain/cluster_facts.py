@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
+from grove.api.types.horizontalpodautoscaler import HorizontalPodAutoscaler
 from grove.api.types.meta import Uid
 from grove.planner.actions import PlanStruct
 
@@ -34,6 +35,8 @@ class ClusterFacts(PlanStruct):
     misfits: Mapping[Uid, Misfit] = {}
     # The last line that a container wrote before it ended, by pod and container.
     log_lines: Mapping[tuple[Uid, str], str] = {}
+    # The autoscalers of its namespace, of all owners.
+    autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
     # Evidence that no operator runs, or "".
     operator_absence: str = ""
 
