@@ -111,9 +111,10 @@ def _plan_patch(autoscaler: DesiredAutoscaler, found: HorizontalPodAutoscaler) -
     if is_marked and _BEHAVIOR not in wanted:
         # The config had a behavior, and has none any more.
         wanted[_BEHAVIOR] = None
-    owned = {key: current.get(key) for key in wanted}
-    is_same = _normalize(_with_defaults(wanted)) == _normalize(owned)
-    patch: JsonObject = {} if is_same else {"spec": merge_patch(owned, wanted) or {}}
+    changed = _find_changed(wanted, current)
+    patch: JsonObject = {}
+    if changed:
+        patch["spec"] = merge_patch({key: current.get(key) for key in changed}, {key: wanted[key] for key in changed})
     if is_marked != (autoscaler.config.behavior is not None):
         mark = None if is_marked else _BEHAVIOR
         patch["metadata"] = {"annotations": {labels.REQUESTED_FIELDS: mark}}
@@ -126,6 +127,12 @@ def _plan_patch(autoscaler: DesiredAutoscaler, found: HorizontalPodAutoscaler) -
             patch=patch,
             reason="the autoscaler differs from the config of the set",
         )
+
+
+def _find_changed(wanted: JsonObject, current: JsonObject) -> list[str]:
+    stored = _normalize({**current, "minReplicas": current.get("minReplicas") or 1})
+    expected = _normalize(_with_defaults(wanted))
+    return [key for key in wanted if expected.get(key) != stored.get(key)]
 
 
 def _with_defaults(spec: JsonObject) -> JsonObject:
