@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from grove.api import labels
-from grove.api.resources import NODES, PODCLIQUESETS, PODGANGS
+from grove.api.resources import AUTOSCALERS, NODES, PODCLIQUESETS, PODGANGS
 from grove.cluster.default_topology_binding import create_topology
 from grove.cluster.nodes import BLOCK, RACK
 from grove.sim.simulation import World
@@ -67,6 +67,46 @@ def test_the_inference_example_grows_by_whole_instances(nodes: int, ready: dict[
             return counts
 
     assert run_virtual(ready_by_gang()) == ready
+
+
+def test_the_autoscaling_example_has_an_autoscaler_for_its_clique_and_its_group() -> None:
+    async def story() -> None:
+        async with World(seed=1, nodes=8) as world:
+            await world.apply(EXAMPLES / "autoscaling.yaml")
+            await world.settle()
+            found = {one.metadata.name: one.spec for one in world.objects(AUTOSCALERS)}
+            assert {name: (spec.min_replicas, spec.max_replicas) for name, spec in found.items()} == {
+                "scaled-0-prefill": (1, 4),
+                "scaled-0-router": (1, 6),
+            }
+            behavior = found["scaled-0-prefill"].behavior
+            assert behavior is not None
+            assert behavior["scaleDown"]["stabilizationWindowSeconds"] == 600
+
+    run_virtual(story())
+
+
+def test_the_autoscaler_of_a_set_on_the_page_names_what_can_be_scaled() -> None:
+    page = (EXAMPLES.parent / "docs" / "how-to" / "autoscale.md").read_text()
+    (block,) = (one for one in page.split("```") if "kind: HorizontalPodAutoscaler" in one)
+    manifest = yaml.safe_load(block.removeprefix("yaml"))
+
+    async def story() -> None:
+        async with World(seed=1, nodes=8) as world:
+            example = yaml.safe_load((EXAMPLES / "quickstart.yaml").read_text())
+            example["metadata"]["name"] = manifest["spec"]["scaleTargetRef"]["name"]
+            await world.apply(example)
+            await world.apply(manifest)
+            await world.settle()
+            (pcs,) = world.objects(PODCLIQUESETS)
+            target = manifest["spec"]["scaleTargetRef"]
+            assert target == {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": pcs.metadata.name}
+            # What the HPA controller does.
+            await world.scale(PODCLIQUESETS, target["name"], 2)
+            await world.settle()
+            assert [one.status.available_replicas for one in world.objects(PODCLIQUESETS)] == [2]
+
+    run_virtual(story())
 
 
 def test_the_topology_example_has_an_instance_per_rack_of_one_block() -> None:

@@ -18,11 +18,11 @@ from tests.seeds import examples
 
 RANKED = "grove.io/ranked-clique"
 AT = f"metadata.annotations[{RANKED}]"
-_SCALED_BY_LOAD = clique(spec={"autoScalingConfig": {"maxReplicas": 3}})
-_AUTOSCALED = manifest(_SCALED_BY_LOAD)
+_NVLINKED = clique(annotations={"grove.io/mnnvl-group": "x"})
+_MANIFEST = manifest(_NVLINKED)
 _WARNING = (
-    "spec.template.cliques[0].spec.autoScalingConfig: autoscaling is not supported yet: no autoscaler is created; "
-    "scale with kubectl scale"
+    "spec.template.cliques[0].annotations[grove.io/mnnvl-group]: multi-node NVLink is not supported yet: "
+    "no compute domain is created"
 )
 
 
@@ -35,17 +35,17 @@ def test_a_refused_set_does_not_come_back() -> None:
 
 
 def test_a_field_that_is_not_carried_out_yet_is_a_warning() -> None:
-    assert created(_AUTOSCALED).warnings == (_WARNING,)
+    assert created(_MANIFEST).warnings == (_WARNING,)
 
 
 def test_a_write_that_changes_nothing_of_it_does_not_repeat_the_warning() -> None:
-    relabelled = manifest(_SCALED_BY_LOAD, metadata={"labels": {"a": "b"}})
-    assert updated(_AUTOSCALED, relabelled) == AdmissionResult(object=default_podcliqueset(relabelled))
+    relabelled = manifest(_NVLINKED, metadata={"labels": {"a": "b"}})
+    assert updated(_MANIFEST, relabelled) == AdmissionResult(object=default_podcliqueset(relabelled))
 
 
 def test_a_scale_request_is_judged_but_not_lectured() -> None:
     def scaled(replicas: int) -> AdmissionResult:
-        new = {**_AUTOSCALED, "spec": {**_AUTOSCALED["spec"], "replicas": replicas}}
+        new = {**_MANIFEST, "spec": {**_MANIFEST["spec"], "replicas": replicas}}
         return review(
             AdmissionRequest(
                 operation=Operation.UPDATE,
@@ -53,7 +53,7 @@ def test_a_scale_request_is_judged_but_not_lectured() -> None:
                 plural="podcliquesets",
                 subresource="scale",
                 object=new,
-                old=_AUTOSCALED,
+                old=_MANIFEST,
             )
         )
 

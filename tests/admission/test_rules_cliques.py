@@ -185,7 +185,7 @@ def test_a_set_with_bad_cliques_is_refused(json: JsonObject, errors: list[str]) 
             [
                 (
                     "spec.template.cliques[0].spec.autoScalingConfig.maxReplicas: Required value: Upper limit "
-                    "of the autoscaler."
+                    "of the autoscaler, at least minReplicas and replicas."
                 )
             ],
             id="no greatest count",
@@ -223,6 +223,20 @@ def test_a_set_with_bad_cliques_is_refused(json: JsonObject, errors: list[str]) 
                 )
             ],
             id="a greatest count below the count",
+        ),
+        pytest.param(
+            manifest(groups=(group("g", "a", replicas=4, scaleConfig={"minReplicas": 2, "maxReplicas": 1}),)),
+            [
+                (
+                    "spec.template.podCliqueScalingGroups[0].scaleConfig.maxReplicas: Invalid value: 1: must be at "
+                    "least minReplicas (2)"
+                ),
+                (
+                    "spec.template.podCliqueScalingGroups[0].scaleConfig.maxReplicas: Invalid value: 1: must be at "
+                    "least replicas (4)"
+                ),
+            ],
+            id="a greatest count of a group below its least count and its replicas",
         ),
         pytest.param(
             manifest(

@@ -34,7 +34,7 @@ _RACK = {"topologyName": "dc", "pack": {"required": "rack"}}
                 clique("b"),
                 groups=(group("g", "b", scaleConfig={"maxReplicas": 3}),),
             ),
-            ["spec.template.cliques[0].spec.autoScalingConfig", "spec.template.podCliqueScalingGroups[0].scaleConfig"],
+            [],
             id="autoscaling",
         ),
         pytest.param(

@@ -26,6 +26,11 @@ from grove.kube.api_errors import ApiError
 from grove.planner.rollout.revision_history import KEPT_REVISIONS
 from tests.e2e.harness import Cluster, Stage
 from tests.e2e.installation import NAMESPACE
+from tests.simulation.autoscaling_stories import (
+    a_changed_config_reaches_the_autoscalers_and_no_pod,
+    a_foreign_autoscaler_of_that_name_is_reported_until_it_is_gone,
+    an_autoscaler_goes_with_its_config_and_the_count_stays,
+)
 from tests.simulation.refusal_stories import STRANGER_STORIES, trouble
 from tests.simulation.startup_stories import clique, ordered
 from tests.simulation.stories import scaling_in_and_out_again
@@ -50,6 +55,9 @@ async def cause_every_write(cluster: Cluster) -> None:
         a_set_names_a_topology,
         the_certificate_is_made_anew,
         permissions_of_init_containers_are_repaired,
+        a_changed_config_reaches_the_autoscalers_and_no_pod,
+        an_autoscaler_goes_with_its_config_and_the_count_stays,
+        a_foreign_autoscaler_of_that_name_is_reported_until_it_is_gone,
     )
     for story in (*everyday, *rare):
         stage = await cluster.stage()

@@ -15,6 +15,7 @@ import msgspec
 import yaml
 
 from grove.api.resources import (
+    AUTOSCALERS,
     CONTROLLER_REVISIONS,
     EVENTS,
     GROUPS,
@@ -55,7 +56,7 @@ NODE_RESOURCES = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods":
 NODES_OF = "e2e.grove.io/scene"
 _WATCHED: tuple[Resource[Any], ...] = (
     PODCLIQUESETS, PODCLIQUES, GROUPS, PODGANGS, SERVICES, PODS, RESOURCE_QUOTAS, CONTROLLER_REVISIONS,
-    ROLES, ROLE_BINDINGS,
+    ROLES, ROLE_BINDINGS, AUTOSCALERS,
 )  # fmt: skip
 _NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False, view=Object)
 _ACCOUNTS = Resource(group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", view=Object)

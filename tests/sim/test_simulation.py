@@ -138,17 +138,17 @@ def test_an_invalid_set_is_refused_and_nothing_is_created() -> None:
     run(story, nodes=1)
 
 
-def autoscaled_set() -> dict[str, Any]:
+def sharing_set() -> dict[str, Any]:
     manifest = small_set()
-    manifest["spec"]["template"]["cliques"][0]["spec"]["autoScalingConfig"] = {"maxReplicas": 9}
+    manifest["spec"]["template"]["cliques"][0]["resourceSharing"] = [{"name": "x", "scope": "AllReplicas"}]
     return manifest
 
 
 def test_a_field_that_is_not_carried_out_yet_is_warned_about() -> None:
     async def story(world: World) -> None:
-        (applied,) = await world.apply(autoscaled_set())
+        (applied,) = await world.apply(sharing_set())
         assert [warning.partition(":")[0] for warning in applied.warnings] == [
-            "spec.template.cliques[0].spec.autoScalingConfig"
+            "spec.template.cliques[0].resourceSharing"
         ]
 
     run(story, operator=None)

@@ -15,6 +15,7 @@ _KINDS = (
     "podgangs",
     "pods",
     "services",
+    "horizontalpodautoscalers",
     "controllerrevisions",
 )
 _FLEETING = frozenset(
@@ -57,6 +58,8 @@ def _pod_key(obj: JsonObject) -> str:
 
 
 def _part(plural: str, obj: JsonObject) -> JsonObject:
+    if plural == "horizontalpodautoscalers":
+        return {key: value for key, value in obj.items() if key != "status"}
     if plural != "pods":
         return obj
     status = obj["status"]

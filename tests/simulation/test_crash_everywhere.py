@@ -10,6 +10,7 @@ from _pytest.mark import ParameterSet
 
 from grove.sim.simulation import World
 from tests.seeds import is_deep
+from tests.simulation.autoscaling_stories import AUTOSCALING_STORIES
 from tests.simulation.condition_stories import CONDITION_STORIES
 from tests.simulation.crashes import STRIDE, Crashes, tell_with_some_crashes
 from tests.simulation.endstate import end_state
@@ -25,7 +26,7 @@ from tests.simulation.zero_stories import ZERO_STORIES
 
 ALL = (
     *STORIES, *TERMINATION_STORIES, *CRASHING, *SAFE_UPDATES, *TRAINING_STORIES, *NAME_STORIES, *CRASHING_TOPOLOGY,
-    *ZERO_STORIES, *STARTUP_STORIES, *CONDITION_STORIES,
+    *ZERO_STORIES, *STARTUP_STORIES, *CONDITION_STORIES, *AUTOSCALING_STORIES,
 )  # fmt: skip
 
 

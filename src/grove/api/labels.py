@@ -55,7 +55,8 @@ ZERO_COUNTS = "grove.io/zero-counts"
 GANG_INCARNATION = "grove.io/gang-life"
 # On a PodGroup of kube-scheduler that is not directly below the root of its gang: the name of that root.
 GANG_ROOT = "grove.io/gang-root"
-# On a PodGroup of KAI or Volcano: fields that the operator wrote and that older versions do not know.
+# On a PodGroup of KAI or Volcano: fields that the operator wrote and that older versions do not know. On a
+# HorizontalPodAutoscaler: `behavior`, if the operator wrote it.
 REQUESTED_FIELDS = "grove.io/asked-fields"
 # On a pod: the number of consecutive failures of its index before this pod.
 FAILURES = "grove.io/consecutive-failures"

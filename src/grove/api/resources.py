@@ -4,14 +4,14 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from grove.api.types.awaited_clique import AwaitedClique
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.controllerrevision import ControllerRevision
 from grove.api.types.event import Event
+from grove.api.types.horizontalpodautoscaler import HorizontalPodAutoscaler
 from grove.api.types.lease import Lease
 from grove.api.types.meta import HasMetadata, ObjectMeta, OwnerKey, WireStruct
 from grove.api.types.pod import Pod
-from grove.api.types.podclique import PodClique
+from grove.api.types.podclique import AwaitedClique, PodClique
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import PodGang
@@ -89,6 +89,10 @@ TOPOLOGY_BINDINGS = Resource(
 )  # fmt: skip
 PODS = Resource(group="", version="v1", plural="pods", kind="Pod", view=Pod)
 SERVICES = Resource(group="", version="v1", plural="services", kind="Service", view=Service)
+AUTOSCALERS = Resource(
+    group="autoscaling", version="v2", plural="horizontalpodautoscalers",
+    kind="HorizontalPodAutoscaler", view=HorizontalPodAutoscaler,
+)  # fmt: skip
 NODES = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False, view=Object)
 NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False, view=Object)
 EVENTS = Resource(group="", version="v1", plural="events", kind="Event", view=Event)

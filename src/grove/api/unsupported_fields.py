@@ -21,7 +21,6 @@ class UnsupportedField(WireStruct):
         return f"{self.path}: {self.detail}"
 
 
-_NO_AUTOSCALING = "autoscaling is not supported yet: no autoscaler is created; scale with kubectl scale"
 _NO_SHARING = "resource sharing is not supported yet: no resource claims are created"
 _NO_MNNVL = "multi-node NVLink is not supported yet: no compute domain is created"
 _NO_RESCALE = "has no effect on existing children: scale them with kubectl scale"
@@ -65,15 +64,11 @@ def _in_clique(clique: CliqueTemplate, at: str) -> Iterator[tuple[str, str]]:
         yield f"{at}.annotations[{MNNVL_GROUP}]", _NO_MNNVL
     if clique.resource_sharing:
         yield f"{at}.resourceSharing", _NO_SHARING
-    if clique.spec.auto_scaling_config is not None:
-        yield f"{at}.spec.autoScalingConfig", _NO_AUTOSCALING
 
 
 def _in_group(group: GroupConfig, at: str) -> Iterator[tuple[str, str]]:
     if MNNVL_GROUP in group.annotations:
         yield f"{at}.annotations[{MNNVL_GROUP}]", _NO_MNNVL
-    if group.scale_config is not None:
-        yield f"{at}.scaleConfig", _NO_AUTOSCALING
     if group.resource_sharing:
         yield f"{at}.resourceSharing", _NO_SHARING
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from grove.api import labels
 from grove.api.resources import (
+    AUTOSCALERS,
     CONTROLLER_REVISIONS,
     GROUPS,
     KAI_PODGROUPS,
@@ -29,6 +30,7 @@ from grove.api.resources import (
 )
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.controllerrevision import ControllerRevision
+from grove.api.types.horizontalpodautoscaler import HorizontalPodAutoscaler
 from grove.api.types.node import Node
 from grove.api.types.pod import Pod
 from grove.api.types.podclique import PodClique
@@ -59,6 +61,7 @@ class Caches:
         self.gangs: Store[PodGang] = Store(monotonic)
         self.pods: Store[Pod] = Store(monotonic)
         self.services: Store[Service] = Store(monotonic)
+        self.autoscalers: Store[HorizontalPodAutoscaler] = Store(monotonic)
         self.revisions: Store[ControllerRevision] = Store(monotonic)
         self.roles: Store[Role] = Store(monotonic)
         self.role_bindings: Store[RoleBinding] = Store(monotonic)
@@ -77,6 +80,7 @@ class Caches:
             PODGANGS.full_name: self.gangs,
             PODS.full_name: self.pods,
             SERVICES.full_name: self.services,
+            AUTOSCALERS.full_name: self.autoscalers,
             CONTROLLER_REVISIONS.full_name: self.revisions,
             ROLES.full_name: self.roles,
             ROLE_BINDINGS.full_name: self.role_bindings,
@@ -108,6 +112,7 @@ class Caches:
             (PODGANGS, _OURS),
             (PODS, _OURS),
             (SERVICES, _OURS),
+            (AUTOSCALERS, _OURS),
             (CONTROLLER_REVISIONS, _OURS),
             (ROLES, _OURS),
             (ROLE_BINDINGS, _OURS),

@@ -13,6 +13,7 @@ from grove.api import labels
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, Resource
 from grove.api.types.clustertopologybinding import ClusterTopologyBinding
 from grove.api.types.controllerrevision import ControllerRevision
+from grove.api.types.horizontalpodautoscaler import HorizontalPodAutoscaler
 from grove.api.types.meta import HasMetadata, OwnerKey, Uid
 from grove.api.types.node import Node
 from grove.api.types.pod import Pod, has_succeeded_before_deletion
@@ -115,6 +116,7 @@ class Observer:
         self._index("groups", caches.groups)
         self._index("gangs", caches.gangs)
         self._index("services", caches.services)
+        self._index("autoscalers", caches.autoscalers, is_same=_is_same_autoscaler)
 
     @property
     def remembered_count(self) -> int:
@@ -215,7 +217,10 @@ class Observer:
         if pcs is not None:
             self.mark(pcs.metadata.uid, replica_index)
 
-    def _index(self, kind: str, store: Store[Any]) -> None:
+    def _index(
+        self, kind: str, store: Store[Any], is_same: Callable[[Any, Any], bool] = lambda _old, _new: False
+    ) -> None:
+        """Index the objects of a kind by replica. A change that `is_same` of two versions denies wakes no set."""
         by_replica = self._by_replica.setdefault(kind, {})
 
         def on_change(old: HasMetadata | None, new: HasMetadata | None) -> None:
@@ -225,7 +230,8 @@ class Observer:
                 self._mark(*before)
             if new is not None and after is not None:
                 by_replica.setdefault(after[0], {}).setdefault(after[1], {})[new.metadata.uid] = new
-                self._mark(*after)
+                if old is None or before != after or not is_same(old, new):
+                    self._mark(*after)
 
         store.subscribe(on_change)
 
@@ -347,6 +353,7 @@ class Observer:
             groups={g.metadata.name: g for g in sorted(groups, key=_name_of)},
             gangs={g.metadata.name: g for g in gangs},
             services={s.metadata.name: s for s in self._children("services", replica_key)},
+            autoscalers={a.metadata.name: a for a in sorted(self._children("autoscalers", replica_key), key=_name_of)},
             scheduler_objects={g.metadata.uid: found for g in gangs if (found := self._scheduler_objects_of(g, kinds))},
             failures=self._failures.of(owner.uid, index),
         )
@@ -399,6 +406,17 @@ class Observer:
 def replica_index_of(obj: HasMetadata) -> int:
     """Return the set replica of an object, by its label; -1 without one."""
     return parse_number(obj.metadata.labels.get(labels.SET_REPLICA_INDEX, ""))
+
+
+def _is_same_autoscaler(old: HorizontalPodAutoscaler, new: HorizontalPodAutoscaler) -> bool:
+    """Return whether only the status differs, which the autoscaler writes every few seconds."""
+    before, after = old.metadata, new.metadata
+    return (
+        old.spec == new.spec
+        and before.labels == after.labels
+        and before.annotations == after.annotations
+        and before.is_terminating == after.is_terminating
+    )
 
 
 def _find_owner(store: Store[T], resource: Resource[T], owner: OwnerKey | None) -> T | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from grove.api.resources import (
+    AUTOSCALERS,
     CONTROLLER_REVISIONS,
     EVENTS,
     GROUPS,
@@ -146,6 +147,7 @@ _CONTROLLER = (
     # Their specs are immutable.
     _rule((NATIVE_COMPOSITES,), _RECREATED, "create the composite pod groups of kube-scheduler, if it supports gangs"),
     _rule((PODS, SERVICES), _CHILD, "create, ungate and delete pods, and the Services by which they find each other"),
+    _rule((AUTOSCALERS,), _CHILD, "create, update and delete the autoscalers of cliques and groups"),
     _rule(
         (CONTROLLER_REVISIONS,),
         _CHILD,

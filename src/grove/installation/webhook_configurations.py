@@ -10,6 +10,7 @@ import msgspec
 
 from grove.api import labels
 from grove.api.resources import (
+    AUTOSCALERS,
     CONTROLLER_REVISIONS,
     GROUPS,
     MUTATING_WEBHOOKS,
@@ -285,7 +286,7 @@ def _protected_writes() -> list[_Protected]:
         ("", "v1", [SERVICES.plural, PODS.plural], both),
         (revisions.group, revisions.version, [revisions.plural], both),
         ("rbac.authorization.k8s.io", "v1", ["roles", "rolebindings"], update),
-        ("autoscaling", "v2", ["horizontalpodautoscalers"], update),
+        (AUTOSCALERS.group, AUTOSCALERS.version, [AUTOSCALERS.plural], update),
         (PODCLIQUES.group, PODCLIQUES.version, [cliques, groups], both),
         (PODCLIQUES.group, PODCLIQUES.version, [f"{cliques}/status", f"{groups}/status"], update),
         (PODGANGS.group, PODGANGS.version, [gangs], both),
@@ -301,7 +302,7 @@ def _protected_from_deletion() -> list[_Protected]:
         ("", "v1", ["secrets", "serviceaccounts", SERVICES.plural], ("DELETE",)),
         (revisions.group, revisions.version, [revisions.plural], ("DELETE",)),
         ("rbac.authorization.k8s.io", "v1", ["roles", "rolebindings"], ("DELETE",)),
-        ("autoscaling", "v2", ["horizontalpodautoscalers"], ("DELETE",)),
+        (AUTOSCALERS.group, AUTOSCALERS.version, [AUTOSCALERS.plural], ("DELETE",)),
         (PODCLIQUES.group, PODCLIQUES.version, [PODCLIQUES.plural, GROUPS.plural], ("DELETE",)),
         (PODGANGS.group, PODGANGS.version, [PODGANGS.plural], ("DELETE",)),
     ]

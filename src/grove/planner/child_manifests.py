@@ -7,7 +7,7 @@ from grove.api import labels, names
 from grove.api.merge_patch import merge_patch, patch_towards
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, Resource
 from grove.api.types.meta import JsonObject, to_wire
-from grove.api.types.podclique import PodClique
+from grove.api.types.podclique import PodClique, PodCliqueSpec
 from grove.api.types.podcliqueset import CliqueTemplate
 from grove.planner.actions import EventSubject
 from grove.planner.desired_state import DesiredClique, DesiredGang, DesiredGroup
@@ -148,6 +148,16 @@ def clique_template_patch(
     if pod_spec:
         patch["spec"] = {"podSpec": pod_spec}
     return patch
+
+
+def autoscaling_patch(current: PodCliqueSpec, wanted: PodCliqueSpec) -> JsonObject | None:
+    """Return the patch that gives an existing PodClique the autoscaling configuration of the set; None: it has it."""
+    if current.auto_scaling_config == wanted.auto_scaling_config:
+        return None
+    return merge_patch(
+        {"autoScalingConfig": to_wire(current.auto_scaling_config) if current.auto_scaling_config else None},
+        {"autoScalingConfig": to_wire(wanted.auto_scaling_config) if wanted.auto_scaling_config else None},
+    )
 
 
 def _keys_patch(known: dict[str, str], wanted: dict[str, str], mine: dict[str, str]) -> JsonObject:

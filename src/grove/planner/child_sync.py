@@ -26,6 +26,7 @@ from grove.planner.actions import (
     subject_of,
 )
 from grove.planner.child_manifests import (
+    autoscaling_patch,
     build_clique,
     build_group,
     clique_template_patch,
@@ -197,19 +198,24 @@ def _plan_template(
 
 
 def _plan_repair(context: SetContext, replica: ReplicaView, clique: DesiredClique) -> Iterable[Patch]:
-    """Restore the identity labels of a clique, by which bulk deletes select it, and what it starts after."""
+    """Restore the identity labels of a clique, by which bulk deletes select it, and what it copies from the set."""
     view = replica.cliques[clique.name]
     patch: JsonObject = {}
+    spec: JsonObject = {}
     if lost := find_lost_labels(context, replica.index, clique, view.clique):
         patch["metadata"] = {"labels": dict(lost)}
     if view.clique.spec.starts_after != clique.starts_after:
-        patch["spec"] = {"startsAfter": list(clique.starts_after)}
+        spec["startsAfter"] = list(clique.starts_after)
+    if (config := autoscaling_patch(view.clique.spec, clique.template.spec)) is not None:
+        spec.update(config)
+    if spec:
+        patch["spec"] = spec
     if patch:
-        changed = " and ".join(what for key, what in _REPAIRED.items() if key in patch)
+        changed = " and ".join(what for key, what in _REPAIRED.items() if key in patch or key in spec)
         yield _patch_clique(view, patch, f"clique {clique.template.name} lost its {changed}")
 
 
-_REPAIRED = {"metadata": "labels", "spec": "start-up order"}
+_REPAIRED = {"metadata": "labels", "startsAfter": "start-up order", "autoScalingConfig": "autoscaling configuration"}
 
 
 def _patch_clique(view: CliqueView, patch: JsonObject, reason: str, on_success: EventRecord | None = None) -> Patch:

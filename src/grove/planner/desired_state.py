@@ -1,11 +1,14 @@
-"""The desired state of one set replica: its groups, cliques and gangs with their names."""
+"""The desired state of one set replica: its groups, cliques, gangs and autoscalers with their names."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from grove.api import names
+from grove.api.resources import GROUPS, PODCLIQUES, Resource
 from grove.api.schema.limits import LARGEST_COUNT
+from grove.api.types.podclique import AutoScalingConfig
 from grove.api.types.podcliqueset import CliqueTemplate, GroupConfig
 from grove.planner.snapshot import SetContext
 from grove.planner.startup.dependencies import StartupOrder
@@ -44,6 +47,15 @@ class DesiredGroup(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int
 
 
+class DesiredAutoscaler(msgspec.Struct, frozen=True, kw_only=True):
+    """One HorizontalPodAutoscaler that should exist. It has the name of what it scales."""
+
+    name: str
+    # The kind of what it scales: a standalone clique or a group.
+    target: Resource[Any]
+    config: AutoScalingConfig
+
+
 class DesiredReplica(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     name: str
@@ -52,6 +64,7 @@ class DesiredReplica(msgspec.Struct, frozen=True, kw_only=True):
     scaled: tuple[DesiredGang, ...]
     # Cliques of the base gang whose group is scaled to zero: they must not exist.
     parked: tuple[DesiredClique, ...] = ()
+    autoscalers: tuple[DesiredAutoscaler, ...] = ()
 
     @property
     def gangs(self) -> tuple[DesiredGang, ...]:
@@ -99,7 +112,19 @@ def build_desired_replica(context: SetContext, index: int, live_scale: Mapping[s
         base=DesiredGang(name=base, cliques=tuple(cliques)),
         scaled=tuple(scaled),
         parked=tuple(parked),
+        autoscalers=tuple(_build_autoscalers(context, index)),
     )
+
+
+def _build_autoscalers(context: SetContext, index: int) -> Iterator[DesiredAutoscaler]:
+    for clique in context.standalone:
+        if (config := clique.spec.auto_scaling_config) is not None:
+            name = names.standalone_clique(context.name, index, clique.name)
+            yield DesiredAutoscaler(name=name, target=PODCLIQUES, config=config)
+    for group in context.groups:
+        if group.scale_config is not None:
+            name = names.group(context.name, index, group.name)
+            yield DesiredAutoscaler(name=name, target=GROUPS, config=group.scale_config)
 
 
 def _build_group(context: SetContext, index: int, config: GroupConfig, live_scale: Mapping[str, int]) -> DesiredGroup:

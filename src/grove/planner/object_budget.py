@@ -29,7 +29,7 @@ def count_objects(context: SetContext, replica: ReplicaView) -> int:
     }
     needed = objects_of_replica(context.spec.template, group_replicas, clique_pods).total
     pods = sum(view.replicas for view in replica.cliques.values())
-    parts = (replica.cliques, replica.groups, replica.gangs, replica.services)
+    parts = (replica.cliques, replica.groups, replica.gangs, replica.services, replica.autoscalers)
     return max(needed, pods + sum(map(len, parts)))
 
 

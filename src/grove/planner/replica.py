@@ -9,6 +9,7 @@ from grove.api import names
 from grove.api.reasons import FindingReason
 from grove.api.resources import PODS
 from grove.planner.actions import Chain, ChainPriority, Finding, LiveRead, Stage, StatusWrite, chain, earliest
+from grove.planner.autoscaling import plan_autoscalers
 from grove.planner.child_sync import Retries, plan_builds
 from grove.planner.gangs.gang_state import (
     GangState,
@@ -107,6 +108,7 @@ class _Parts(msgspec.Struct, frozen=True, kw_only=True):
     rollout: ReplicaRollout
     gates: GateRemoval
     builds: tuple[Stage, ...]
+    autoscalers: tuple[Chain, ...]
 
 
 def plan_replica(
@@ -138,6 +140,7 @@ def plan_replica(
         rollout=rollout,
         gates=plan_gate_removal(facts, gangs, retries, pins),
         builds=plan_builds(facts, gangs, retries, rollout.roll),
+        autoscalers=plan_autoscalers(facts, retries),
     )
     statuses = plan_child_statuses(facts, gangs, rollout.roll)
     summary = summarize_replica(
@@ -215,6 +218,7 @@ def _sync_chains(facts: ReplicaFacts, parts: _Parts) -> tuple[Chain, ...]:
         *parts.teardown.removals.chains,
         *chain(facts.desired.name, facts.replica.index, *_select_builds(facts, parts)),
         *close_chains(facts, parts.builds),
+        *parts.autoscalers,
     )
 
 

@@ -13,6 +13,7 @@ from grove.api import labels
 from grove.api.reasons import ConditionType, Reason
 from grove.api.resources import PODCLIQUES, Resource
 from grove.api.schema.limits import LARGEST_COUNT
+from grove.api.types.horizontalpodautoscaler import HorizontalPodAutoscaler
 from grove.api.types.meta import Condition, ObjectMeta, OwnerKey, Uid, find_condition
 from grove.api.types.pod import Pod, count_failed_runs, has_lost_readiness, has_succeeded_before_deletion, is_finishing
 from grove.api.types.podclique import PodClique
@@ -261,10 +262,11 @@ class ReplicaView(View):
     groups: Mapping[str, PodCliqueScalingGroup] = {}
     gangs: Mapping[str, PodGang] = {}
     services: Mapping[str, Service] = {}
+    autoscalers: Mapping[str, HorizontalPodAutoscaler] = {}
     # The scheduler objects of each gang, by the uid of the gang.
     scheduler_objects: Mapping[Uid, tuple[tuple[Resource[SchedulerObject], SchedulerObject], ...]] = {}
     failures: tuple[CreateRejection, ...] = ()
 
     @property
     def has_anything(self) -> bool:
-        return bool(self.cliques or self.groups or self.gangs or self.services)
+        return bool(self.cliques or self.groups or self.gangs or self.services or self.autoscalers)

@@ -10,7 +10,7 @@ from grove.api.schema.kubernetes_descriptions import DESCRIPTIONS
 from grove.api.schema.kubernetes_schemas import SPECIAL, kubernetes_schema
 from grove.api.types.meta import JsonObject
 
-ROOTS = ("PodSpec", "MetricSpec", "ResourceClaimTemplateSpec")
+ROOTS = ("PodSpec", "MetricSpec", "HorizontalPodAutoscalerBehavior", "ResourceClaimTemplateSpec")
 # All that a schema of ours says; everything else in OpenAPI is for others, or not for CRDs.
 VOCABULARY = frozenset(
     {

@@ -78,13 +78,14 @@ BLIND_SCHEDULER = Gangs(gates=GANGS.gates, apis=GANGS.apis, has_scheduler=False)
 class Plane:
     """One control plane. `start` and `stop` take the name of a component, for tests of its absence."""
 
-    def __init__(self, folder: Path, *, version: str, gangs: Gangs) -> None:
+    def __init__(self, folder: Path, *, version: str, gangs: Gangs, manager_flags: tuple[str, ...] = ()) -> None:
         self.folder = folder
         self.version = version
         self.audit_log = folder / "audit.log"
         self.kubeconfig = folder / "admin.kubeconfig"
         self._binary = build(version)
         self.gangs = gangs
+        self._extra_manager_flags = manager_flags
         self._certificates = make_certificates(datetime.now(UTC))
         self._held = _hold_ports(5)
         self._ports = dict(zip(("etcd", "peer", "apiserver", "manager", "scheduler"), self._held, strict=True))
@@ -264,6 +265,7 @@ class Plane:
             "--kube-api-burst=400",
             # Nodes here have no heartbeat.
             "--node-monitor-grace-period=24h",
+            *self._extra_manager_flags,
             *self._daemon_flags("manager"),
         ]
 
@@ -272,9 +274,11 @@ class Plane:
 
 
 @contextmanager
-def running_plane(folder: Path, *, version: str = "", gangs: Gangs = NO_GANGS) -> Iterator[Plane]:
+def running_plane(
+    folder: Path, *, version: str = "", gangs: Gangs = NO_GANGS, manager_flags: tuple[str, ...] = ()
+) -> Iterator[Plane]:
     """From the moment it is ready until the end of the block; nothing is left running."""
-    plane = Plane(folder, version=version or chosen_version(), gangs=gangs)
+    plane = Plane(folder, version=version or chosen_version(), gangs=gangs, manager_flags=manager_flags)
     try:
         for component in ("etcd", "kube-apiserver"):
             plane.start(component)

@@ -20,9 +20,10 @@ from tests.kube.controlplane.plane import Plane, running_plane
 TARGET = Path(__file__).parents[3] / "src" / "grove" / "api" / "schema" / "kubernetes_schemas.json"
 # Where each schema that we embed is described.
 SOURCES = {
-    "/openapi/v3/api/v1": "io.k8s.api.core.v1.PodSpec",
-    "/openapi/v3/apis/autoscaling/v2": "io.k8s.api.autoscaling.v2.MetricSpec",
-    "/openapi/v3/apis/resource.k8s.io/v1": "io.k8s.api.resource.v1.ResourceClaimTemplateSpec",
+    "io.k8s.api.core.v1.PodSpec": "/openapi/v3/api/v1",
+    "io.k8s.api.autoscaling.v2.MetricSpec": "/openapi/v3/apis/autoscaling/v2",
+    "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerBehavior": "/openapi/v3/apis/autoscaling/v2",
+    "io.k8s.api.resource.v1.ResourceClaimTemplateSpec": "/openapi/v3/apis/resource.k8s.io/v1",
 }
 _KEPT = ("type", "format", "enum", "required", "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
          "x-kubernetes-map-type")  # fmt: skip
@@ -31,8 +32,10 @@ _KEYS = "x-kubernetes-list-map-keys"
 
 def schemas_of(plane: Plane) -> JsonObject:
     """What the API server says, reduced to what we keep."""
-    documents = {path: msgspec.json.decode(plane.kubectl("get", "--raw", path)) for path in SOURCES}
-    return reduced({SOURCES[path]: document["components"]["schemas"] for path, document in documents.items()})
+    documents = {
+        path: msgspec.json.decode(plane.kubectl("get", "--raw", path)) for path in dict.fromkeys(SOURCES.values())
+    }
+    return reduced({root: documents[path]["components"]["schemas"] for root, path in SOURCES.items()})
 
 
 def reduced(described: Mapping[str, JsonObject]) -> JsonObject:

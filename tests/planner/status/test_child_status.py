@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from grove.api import labels
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS
 from grove.api.types.meta import Condition, ConditionStatus, JsonObject, LastError
-from grove.api.types.podclique import AutoScalingConfig, PodCliqueStatus
+from grove.api.types.podclique import PodCliqueStatus
 from grove.api.types.podcliquescalinggroup import ScalingGroupStatus
 from grove.api.types.podcliqueset import GangStatus, PodCliqueSet, PodCliqueSetStatus
 from grove.api.types.podgang import GangPhase, PodGang, PodGangStatus
@@ -239,7 +240,8 @@ class TestAGroup:
             "availableReplicas": 1,
             "updatedReplicas": 0,
             "selector": "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=p,"
-            "grove.io/podcliquescalinggroup=p-0-g",
+            "grove.io/podclique-pod-index=0,grove.io/podcliquescalinggroup=p-0-g,"
+            "grove.io/podclique in (p-0-g-0-b,p-0-g-1-b,p-0-g-2-b,p-0-g-3-b)",
             "observedGeneration": 1,
             "conditions": [
                 condition(
@@ -446,7 +448,8 @@ class TestASet:
                 "replicas": 3,
                 "updatedReplicas": 1,
                 "availableReplicas": 1,
-                "hpaPodSelector": "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=p",
+                "hpaPodSelector": "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=p,"
+                "grove.io/podclique-pod-index=0",
                 "podGangStatuses": [{"name": "p-1", "phase": "Pending"}],
                 "phase": "Running",
             },
@@ -520,6 +523,7 @@ class TestASet:
             ("podcliquescalinggroups/x", "ERR_CREATE_PODCLIQUESCALINGGROUP"),
             ("podgangs/x", "ERR_CREATE_PODGANG"),
             ("services/x", "ERR_SYNC_PODCLIQUESET_SERVICE"),
+            ("horizontalpodautoscalers/x", "ERR_SYNC_HPA"),
         ],
     )
     def test_every_refused_kind_has_its_error_code(self, key: str, code: str) -> None:
@@ -528,15 +532,14 @@ class TestASet:
         assert [error["code"] for error in write.patch["lastErrors"]] == [code]
 
     def test_names_fields_that_are_accepted_but_not_carried_out(self) -> None:
-        template = role("a", 2)
-        autoscaled = msgspec.structs.replace(template.spec, auto_scaling_config=AutoScalingConfig(max_replicas=3))
-        observed = pcs(msgspec.structs.replace(template, spec=autoscaled))
+        template = msgspec.structs.replace(role("a", 2), annotations={labels.MNNVL_GROUP: "x"})
+        observed = pcs(template)
         write = set_write(observed)
         assert write is not None
         (found,) = (one for one in write.patch["conditions"] if one["type"] == "UnsupportedFields")
         assert (found["status"], found["reason"]) == ("True", "NotSupportedYet")
         assert found["message"].startswith(
-            "spec.template.cliques[0].spec.autoScalingConfig: autoscaling is not supported yet"
+            "spec.template.cliques[0].annotations[grove.io/mnnvl-group]: multi-node NVLink is not supported yet"
         )
         assert [emit.reason for emit in write.on_success] == [EventReason.UNSUPPORTED_FIELDS]
         plain = msgspec.structs.replace(after(observed, write), spec=pcs().spec)

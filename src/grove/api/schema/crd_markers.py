@@ -68,12 +68,16 @@ FIELDS: dict[type[msgspec.Struct], dict[str, Notes]] = {
         "name": _must("Name of the object."),
     },
     podclique.AutoScalingConfig: {
-        "minReplicas": _notes("Lower limit of the autoscaler."),
-        "maxReplicas": _must("Upper limit of the autoscaler."),
+        "minReplicas": _notes("Lower limit of the autoscaler, at least minAvailable. Absent: replicas."),
+        "maxReplicas": _must("Upper limit of the autoscaler, at least minReplicas and replicas."),
         "metrics": Notes(
-            "Metrics to scale on (autoscaling/v2).",
+            "Metrics to scale on (autoscaling/v2). Absent: 80 % of the requested CPU.",
             schema={"x-kubernetes-list-type": "atomic"},
             kubernetes="MetricSpec",
+        ),
+        "behavior": Notes(
+            "How fast to scale in and out (autoscaling/v2). Absent: that of the HorizontalPodAutoscaler stays.",
+            kubernetes="HorizontalPodAutoscalerBehavior",
         ),
     },
     podclique.PodCliqueSpec: {

@@ -86,6 +86,15 @@ _METRIC = {
     "type": "Which of the other fields is set.",
 }
 
+_SCALING_RULES = {
+    "policies": "How many replicas may be added or removed within a period.",
+    "selectPolicy": "Which policy counts: Max, Min, or Disabled for no scaling in this direction.",
+    "stabilizationWindowSeconds": "For how long earlier recommendations are considered.",
+    "tolerance": "How far a metric may be off its target without a change.",
+}
+
+_BEHAVIOR = {"scaleDown": "Rules for scaling in.", "scaleUp": "Rules for scaling out."}
+
 _CLAIM_TEMPLATE = {
     "metadata": "Labels and annotations of the claims.",
     "spec": "Requested devices.",
@@ -95,5 +104,7 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
     "PodSpec": _POD,
     "Container": _CONTAINER,
     "MetricSpec": _METRIC,
+    "HorizontalPodAutoscalerBehavior": _BEHAVIOR,
+    "HPAScalingRules": _SCALING_RULES,
     "ResourceClaimTemplateSpec": _CLAIM_TEMPLATE,
 }

@@ -9,6 +9,7 @@ class AutoScalingConfig(WireStruct):
     min_replicas: int | None = None
     max_replicas: int = 0
     metrics: tuple[JsonObject, ...] = ()
+    behavior: JsonObject | None = None
 
 
 class PodCliqueSpec(WireStruct):
@@ -90,3 +91,29 @@ class PodClique(WireStruct):
     def min_available(self) -> int:
         """Return minAvailable; a clique without one needs all of its pods."""
         return self.spec.replicas if self.spec.min_available is None else self.spec.min_available
+
+
+class AwaitedSpec(WireStruct):
+    replicas: int = 0
+
+
+class AwaitedStatus(WireStruct):
+    ready_replicas: int = 0
+    succeeded_indices: tuple[int, ...] = ()
+
+
+class AwaitedClique(WireStruct):
+    """A PodClique with only the fields that decide whether it has started: what an init container reads."""
+
+    metadata: ObjectMeta
+    spec: AwaitedSpec = AwaitedSpec()
+    status: AwaitedStatus = AwaitedStatus()
+
+    @property
+    def started_count(self) -> int:
+        """Return how many of its pods are ready, or succeeded."""
+        return self.status.ready_replicas + len(self.status.succeeded_indices)
+
+    def has_started(self, count: int) -> bool:
+        """Return whether enough pods have started. A clique that is scaled to zero holds up no other."""
+        return self.spec.replicas == 0 or self.started_count >= count

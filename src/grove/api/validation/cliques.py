@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from grove.api.types.meta import JsonObject
-from grove.api.types.podclique import PodCliqueSpec
+from grove.api.types.podclique import AutoScalingConfig, PodCliqueSpec
 from grove.api.types.podcliqueset import CliqueTemplate, SetTemplate
 from grove.api.validation.field_errors import FieldError, duplicate, invalid, required, shorten, type_invalid
 from grove.api.validation.syntax import annotation_errors, check_env_name, label_errors
@@ -53,10 +53,16 @@ def _autoscaling_errors(spec: PodCliqueSpec, at: str) -> Iterator[FieldError]:
     elif spec.min_available is not None and config.min_replicas < spec.min_available:
         detail = f"must be at least minAvailable ({spec.min_available})"
         yield invalid(f"{at}.minReplicas", config.min_replicas, detail)
-    if config.min_replicas is not None and config.max_replicas < config.min_replicas:
-        yield invalid(f"{at}.maxReplicas", config.max_replicas, f"must be at least minReplicas ({config.min_replicas})")
-    if config.max_replicas < spec.replicas:
-        yield invalid(f"{at}.maxReplicas", config.max_replicas, f"must be at least replicas ({spec.replicas})")
+    yield from upper_bound_errors(config, spec.replicas, at)
+
+
+def upper_bound_errors(config: AutoScalingConfig, replicas: int, at: str) -> Iterator[FieldError]:
+    """Validate maxReplicas of a clique or group that has `replicas` replicas."""
+    most, least = config.max_replicas, config.min_replicas
+    if least is not None and most < least:
+        yield invalid(f"{at}.maxReplicas", most, f"must be at least minReplicas ({least})")
+    if most < replicas:
+        yield invalid(f"{at}.maxReplicas", most, f"must be at least replicas ({replicas})")
 
 
 def _pod_spec_errors(pod_spec: JsonObject, at: str) -> Iterator[FieldError]:

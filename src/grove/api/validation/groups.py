@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from grove.api.types.podcliqueset import GroupConfig, SetTemplate
+from grove.api.validation.cliques import upper_bound_errors
 from grove.api.validation.field_errors import FieldError, duplicate, invalid, required, shorten
 from grove.api.validation.syntax import annotation_errors
 
@@ -31,6 +32,14 @@ def _count_errors(group: GroupConfig, at: str) -> Iterator[FieldError]:
     if config is not None and config.min_replicas is not None and config.min_replicas < group.min_available:
         detail = f"must be at least minAvailable ({group.min_available})"
         yield invalid(f"{at}.scaleConfig.minReplicas", config.min_replicas, detail)
+
+
+def autoscaling_errors(template: SetTemplate) -> Iterator[FieldError]:
+    """Validate the bounds of autoscalers of new sets. Older versions stored any upper bound of a group."""
+    for i, group in enumerate(template.pod_clique_scaling_groups):
+        config, at = group.scale_config, f"{_GROUPS}[{i}].scaleConfig"
+        if config is not None:
+            yield from upper_bound_errors(config, group.replicas, at)
 
 
 def _membership_errors(template: SetTemplate) -> Iterator[FieldError]:

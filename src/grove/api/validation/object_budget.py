@@ -27,10 +27,11 @@ class ObjectCount(msgspec.Struct, frozen=True, kw_only=True):
     groups: int = 0
     gangs: int = 0
     services: int = 0
+    autoscalers: int = 0
 
     @property
     def total(self) -> int:
-        return self.pods + self.cliques + self.groups + self.gangs + self.services
+        return self.pods + self.cliques + self.groups + self.gangs + self.services + self.autoscalers
 
     def times(self, factor: int) -> "ObjectCount":
         return ObjectCount(
@@ -39,6 +40,7 @@ class ObjectCount(msgspec.Struct, frozen=True, kw_only=True):
             groups=self.groups * factor,
             gangs=self.gangs * factor,
             services=self.services * factor,
+            autoscalers=self.autoscalers * factor,
         )
 
     def plus(self, other: "ObjectCount") -> "ObjectCount":
@@ -48,6 +50,7 @@ class ObjectCount(msgspec.Struct, frozen=True, kw_only=True):
             groups=self.groups + other.groups,
             gangs=self.gangs + other.gangs,
             services=self.services + other.services,
+            autoscalers=self.autoscalers + other.autoscalers,
         )
 
     def __str__(self) -> str:
@@ -57,6 +60,7 @@ class ObjectCount(msgspec.Struct, frozen=True, kw_only=True):
             ("PodCliqueScalingGroups", self.groups),
             ("PodGangs", self.gangs),
             ("Services", self.services),
+            ("HorizontalPodAutoscalers", self.autoscalers),
         )
         return ", ".join(f"{count} {what}" for what, count in parts if count)
 
@@ -76,7 +80,8 @@ def objects_of_replica(
     pods = {clique.name: clique.spec.replicas for clique in template.cliques}
     grouped = frozenset(name for group in template.pod_clique_scaling_groups for name in group.clique_names)
     standalone = [clique_pods.get(name, count) for name, count in pods.items() if name not in grouped]
-    total = ObjectCount(pods=sum(standalone), cliques=len(standalone), gangs=1, services=1)
+    scaled = sum(c.spec.auto_scaling_config is not None for c in template.cliques if c.name not in grouped)
+    total = ObjectCount(pods=sum(standalone), cliques=len(standalone), gangs=1, services=1, autoscalers=scaled)
     for group in template.pod_clique_scaling_groups:
         total = total.plus(objects_of_group(group, pods, group_replicas.get(group.name, group.replicas)))
     return total
@@ -85,8 +90,9 @@ def objects_of_replica(
 def objects_of_group(group: GroupConfig, pods: Mapping[str, int], replicas: int) -> ObjectCount:
     """Count the objects of one group of one set replica; `pods` has the pods of each clique."""
     one = ObjectCount(pods=sum(pods.get(name, 0) for name in group.clique_names), cliques=len(group.clique_names))
-    scaled_gangs = ObjectCount(groups=1, gangs=max(replicas - group.min_available, 0))
-    return one.times(max(replicas, 0)).plus(scaled_gangs)
+    scaled_gangs = max(replicas - group.min_available, 0)
+    rest = ObjectCount(groups=1, gangs=scaled_gangs, autoscalers=int(group.scale_config is not None))
+    return one.times(max(replicas, 0)).plus(rest)
 
 
 def budget_errors(pcs: PodCliqueSet, budget: int) -> Iterator[FieldError]:

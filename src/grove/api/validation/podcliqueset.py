@@ -10,7 +10,7 @@ from grove.api.validation.cliques import clique_errors
 from grove.api.validation.devices.mnnvl import mnnvl_errors
 from grove.api.validation.devices.resource_claims import sharing_errors
 from grove.api.validation.field_errors import FieldError, error_keys, invalid
-from grove.api.validation.groups import group_errors
+from grove.api.validation.groups import autoscaling_errors, group_errors
 from grove.api.validation.immutable_fields import change_errors
 from grove.api.validation.object_budget import budget_errors, objects_of_set, size_errors
 from grove.api.validation.object_names import metadata_errors, name_errors
@@ -76,6 +76,7 @@ def _new_set_errors(
 ) -> Iterator[FieldError]:
     yield from _errors(pcs, settings, topology_errors(pcs.spec.template, settings, find_binding))
     yield from byte_errors(pcs)
+    yield from autoscaling_errors(pcs.spec.template)
 
 
 def _errors(pcs: PodCliqueSet, settings: ValidationOptions, topology: Iterator[FieldError]) -> Iterator[FieldError]:

@@ -6,7 +6,8 @@ from random import Random
 from typing import Any, Protocol
 
 from grove.api import labels
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Resource
+from grove.api.resources import AUTOSCALERS, GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Resource
+from grove.api.types.horizontalpodautoscaler import HorizontalPodAutoscaler
 from grove.api.types.meta import OwnerKey
 from grove.api.types.pod import Pod
 from grove.api.types.podclique import PodClique
@@ -20,6 +21,7 @@ from grove.cli.status.tree import SetNode, SetObjects, build_tree
 from grove.cli.status.tree_diff import describe_tree_changes
 from grove.cli.status.tree_view import PageSize, page_rows
 from grove.clock import Clock
+from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
 from grove.kube.reflector import Reflector
 from grove.kube.store import Store
@@ -56,6 +58,7 @@ class SetWatcher:
         self._cliques: Store[PodClique] = Store()
         self._gangs: Store[PodGang] = Store()
         self._pods: Store[Pod] = Store()
+        self._autoscalers: Store[HorizontalPodAutoscaler] = Store()
         self.changed = asyncio.Event()
         self.listed = asyncio.Event()
         """Set when everything was listed once."""
@@ -80,13 +83,25 @@ class SetWatcher:
         )
         for (_, store, _, _), listing in zip(self._kinds, listings, strict=True):
             store.apply_list(listing, store.begin_list())
+        await self._list_autoscalers()
         return self.trees()
+
+    async def _list_autoscalers(self) -> None:
+        """List autoscalers of all owners. A user may lack the permission to read them."""
+        try:
+            listing = await self._client.list(AUTOSCALERS, namespace=self._namespace)
+        except ApiError as error:
+            if error.code == 403 or error.is_not_found:
+                return
+            raise
+        self._autoscalers.apply_list(listing, self._autoscalers.begin_list())
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             reflectors = [self._build_reflector(*kind) for kind in self._kinds]
-            for reflector in reflectors:
+            for reflector in (*reflectors, self._build_reflector(AUTOSCALERS, self._autoscalers, "", "")):
                 tasks.create_task(reflector.run())
+            # Autoscalers are not waited for: a user may lack the permission to read them.
             for reflector in reflectors:
                 await reflector.listed.wait()
             self.listed.set()
@@ -130,6 +145,9 @@ class SetWatcher:
         for pod in self._pods.values():
             if (children := owners.get(pod.metadata.controller)) is not None:
                 children.pods.append(pod)
+        for autoscaler in self._autoscalers.values():
+            for children in found:
+                children.add_autoscaler(autoscaler)
         return [children.objects() for children in found]
 
 
@@ -142,6 +160,12 @@ class _SetChildren:
         self.cliques: list[PodClique] = []
         self.gangs: list[PodGang] = []
         self.pods: list[Pod] = []
+        self._autoscalers: list[HorizontalPodAutoscaler] = []
+
+    def add_autoscaler(self, autoscaler: HorizontalPodAutoscaler) -> None:
+        """Keep an autoscaler that may scale the set or a part of it."""
+        if autoscaler.metadata.namespace == self._pcs.metadata.namespace:
+            self._autoscalers.append(autoscaler)
 
     def objects(self) -> SetObjects:
         return SetObjects(
@@ -150,6 +174,7 @@ class _SetChildren:
             cliques=tuple(self.cliques),
             gangs=tuple(self.gangs),
             pods=tuple(self.pods),
+            autoscalers=tuple(self._autoscalers),
         )
 
 

@@ -7,13 +7,14 @@ are breached or train, so that `grove status` starts fast.
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from grove.api import labels, names
 from grove.api.reasons import STATE_CONDITIONS, ConditionType
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, Resource
+from grove.api.types.horizontalpodautoscaler import HorizontalPodAutoscaler
 from grove.api.types.meta import (
     Condition,
     HasMetadata,
@@ -28,6 +29,7 @@ from grove.api.types.podclique import PodClique
 from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet, SetPhase, WorkloadType
 from grove.api.types.podgang import GangPhase, PodGang
+from grove.api.values.autoscaler_summary import AutoscalerSummary, index_by_target, summarize_autoscaler
 
 if TYPE_CHECKING:
     from grove.planner.snapshot import SetContext
@@ -57,6 +59,8 @@ class SetObjects(WireStruct):
     cliques: tuple[PodClique, ...] = ()
     gangs: tuple[PodGang, ...] = ()
     pods: tuple[Pod, ...] = ()
+    # Of all owners. Those that scale something else are ignored.
+    autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
 
 
 class PodCounts(WireStruct):
@@ -89,6 +93,7 @@ class CliqueNode(WireStruct):
     created_at: datetime | None
     # If breached: when its group replica or set replica is torn down.
     teardown_at: datetime | None = None
+    autoscaler: AutoscalerSummary | None = None
     pods: tuple[PodNode, ...] = ()
 
 
@@ -111,6 +116,7 @@ class GroupNode(WireStruct):
     created_at: datetime | None
     # If breached: when the set replica is torn down.
     teardown_at: datetime | None = None
+    autoscaler: AutoscalerSummary | None = None
     group_replicas: tuple[GroupReplicaNode, ...] = ()
 
 
@@ -163,10 +169,12 @@ class SetNode(WireStruct):
     problems: tuple[Problem, ...] = ()
     updating: Updating | None = None
     training: Training | None = None
+    autoscaler: AutoscalerSummary | None = None
     set_replicas: tuple[ReplicaNode, ...] = ()
 
 
 T = TypeVar("T", bound=HasMetadata)
+N = TypeVar("N", CliqueNode, GroupNode)
 
 
 class Deadlines:
@@ -195,9 +203,21 @@ class Deadlines:
         return None if delay is None else breach.last_transition_time + delay
 
 
+class Autoscalers:
+    """The autoscalers of one namespace, by what they scale."""
+
+    def __init__(self, objects: SetObjects) -> None:
+        self._by_target = index_by_target(objects.autoscalers)
+
+    def of(self, resource: Resource[Any], metadata: ObjectMeta) -> AutoscalerSummary | None:
+        found = self._by_target.get((metadata.namespace, resource.kind, metadata.name))
+        return None if found is None else summarize_autoscaler(found)
+
+
 def build_tree(objects: SetObjects) -> SetNode:
     pcs = objects.pcs
-    replicas = _build_replicas(objects)
+    autoscalers = Autoscalers(objects)
+    replicas = _build_replicas(objects, autoscalers)
     return SetNode(
         name=pcs.metadata.name,
         namespace=pcs.metadata.namespace,
@@ -210,6 +230,7 @@ def build_tree(objects: SetObjects) -> SetNode:
         problems=_find_problems(pcs.status.conditions),
         updating=_build_updating(objects),
         training=_build_training(pcs),
+        autoscaler=autoscalers.of(PODCLIQUESETS, pcs.metadata),
         set_replicas=replicas,
     )
 
@@ -283,7 +304,7 @@ def _find_problems(conditions: tuple[Condition, ...]) -> tuple[Problem, ...]:
     )
 
 
-def _build_replicas(objects: SetObjects) -> tuple[ReplicaNode, ...]:
+def _build_replicas(objects: SetObjects, autoscalers: Autoscalers) -> tuple[ReplicaNode, ...]:
     pods = group_by_owner(sorted(objects.pods, key=_sort_key))
     cliques = group_by_owner(sorted(objects.cliques, key=_sort_key))
     owner = PODCLIQUESETS.owner_key(objects.pcs.metadata)
@@ -296,12 +317,24 @@ def _build_replicas(objects: SetObjects) -> tuple[ReplicaNode, ...]:
         _build_replica(
             objects.pcs,
             index,
-            tuple(_build_clique(clique, pods, deadlines) for clique in standalone.get(index, ())),
-            tuple(_build_group(group, cliques, pods, gangs, deadlines) for group in groups.get(index, ())),
+            tuple(
+                _with_autoscaler(_build_clique(clique, pods, deadlines), autoscalers.of(PODCLIQUES, clique.metadata))
+                for clique in standalone.get(index, ())
+            ),
+            tuple(
+                _with_autoscaler(
+                    _build_group(group, cliques, pods, gangs, deadlines), autoscalers.of(GROUPS, group.metadata)
+                )
+                for group in groups.get(index, ())
+            ),
             gangs,
         )
         for index in indices
     )
+
+
+def _with_autoscaler(node: N, autoscaler: AutoscalerSummary | None) -> N:
+    return node if autoscaler is None else msgspec.structs.replace(node, autoscaler=autoscaler)
 
 
 def _build_replica(

@@ -12,6 +12,7 @@ import msgspec
 from grove.api.reasons import ConditionType
 from grove.api.types.podcliqueset import SetPhase
 from grove.api.types.podgang import GangPhase
+from grove.api.values.autoscaler_summary import AutoscalerSummary
 from grove.cli.common.hints import hint
 from grove.cli.common.output import Cell, Tone
 from grove.cli.status.tree import (
@@ -133,6 +134,13 @@ def _remarks(node: SetNode, now: datetime) -> Iterator[Cell]:
         yield Cell(_describe_update(node, node.updating), Tone.WAITING)
     if node.training is not None and (text := _describe_training(node.training, now)):
         yield Cell(text, Tone.FAINT)
+    yield from _autoscaler_remarks(node.autoscaler)
+
+
+def _autoscaler_remarks(autoscaler: AutoscalerSummary | None) -> tuple[Cell, ...]:
+    if autoscaler is None:
+        return ()
+    return (Cell(f"autoscaler: {autoscaler}", Tone.WAITING if autoscaler.is_stuck else Tone.FAINT),)
 
 
 def _describe_update(node: SetNode, updating: Updating) -> str:
@@ -232,6 +240,7 @@ def _group_line(group: GroupNode, parent: str, now: datetime) -> TreeLine:
         scheduled=str(group.counts.scheduled),
         minimum=str(group.min_available),
         age=age(group.created_at, now),
+        remarks=_autoscaler_remarks(group.autoscaler),
         children=children,
     )
 
@@ -260,6 +269,7 @@ def _clique_line(clique: CliqueNode, parent: str, now: datetime) -> TreeLine:
         scheduled=str(clique.counts.scheduled),
         minimum=str(clique.min_available),
         age=age(clique.created_at, now),
+        remarks=_autoscaler_remarks(clique.autoscaler),
         children=children,
     )
 

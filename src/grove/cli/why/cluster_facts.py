@@ -55,6 +55,7 @@ async def read_cluster_facts(client: Client, caches: Caches, now: datetime) -> C
         _read_quotas(client, caches),
     )
     return ClusterFacts(
+        autoscalers=tuple(caches.autoscalers.values()),
         lost_nodes=_lost_nodes(pods, nodes.items) if nodes else {},
         misfits=await _read_misfits(client, caches, nodes.items) if nodes else {},
         log_lines=lines,

@@ -12,6 +12,7 @@ import msgspec
 from grove.api import labels
 from grove.api.reasons import ConditionType, Reason
 from grove.api.resources import (
+    AUTOSCALERS,
     CONTROLLER_REVISIONS,
     GROUPS,
     PODCLIQUES,
@@ -178,6 +179,18 @@ async def _read(client: Client, pcs: PodCliqueSet, caches: Caches) -> None:
     for kind, listing in zip(kinds, listings, strict=True):
         store = caches.store(kind)
         store.apply_list(listing, store.begin_list())
+    await _read_autoscalers(client, pcs, caches)
+
+
+async def _read_autoscalers(client: Client, pcs: PodCliqueSet, caches: Caches) -> None:
+    """Read the autoscalers of all owners: users write those of sets. A user may lack the permission to read them."""
+    try:
+        listing = await client.list(AUTOSCALERS, namespace=pcs.metadata.namespace)
+    except ApiError as error:
+        if error.code == 403 or error.is_not_found:
+            return
+        raise
+    caches.autoscalers.apply_list(listing, caches.autoscalers.begin_list())
 
 
 def _is_topology_enabled(pcs: PodCliqueSet) -> bool:

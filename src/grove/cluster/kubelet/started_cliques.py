@@ -5,8 +5,8 @@ from collections.abc import Callable
 from random import Random
 
 from grove.api.resources import AWAITED_CLIQUES
-from grove.api.types.awaited_clique import AwaitedClique
 from grove.api.types.meta import Uid
+from grove.api.types.podclique import AwaitedClique
 from grove.api.values.clique_counts import CliqueCount
 from grove.clock import Clock
 from grove.kube.client import Client

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
+from grove.api.types.horizontalpodautoscaler import HorizontalPodAutoscaler
 from grove.api.types.meta import Uid
 from grove.planner.actions import PlanStruct
 
@@ -46,6 +47,8 @@ class ClusterFacts(PlanStruct):
     log_lines: Mapping[tuple[Uid, str], str] = {}
     # The quotas of the namespace by name, if one rejected pods; None: not read.
     quotas: Mapping[str, QuotaUse] | None = None
+    # The autoscalers of its namespace, of all owners.
+    autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
     # Evidence that no operator runs, or "".
     operator_absence: str = ""
 

@@ -13,11 +13,12 @@ from functools import partial
 
 from grove.api import labels
 from grove.api.reasons import ConditionType, FindingReason, Reason
-from grove.api.resources import GROUPS, PODS
+from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODS
 from grove.api.types.meta import ConditionStatus, LastError, ObjectMeta, find_condition
 from grove.api.types.pod import Pod
 from grove.planner.actions import CreateRejection, Finding, Plan, PlanStruct
 from grove.planner.desired_state import DesiredGang, build_desired_replica
+from grove.planner.explain.autoscaling import explain_autoscalers
 from grove.planner.explain.cluster_facts import NO_FACTS, ClusterFacts
 from grove.planner.explain.deletion import explain_deletion
 from grove.planner.explain.finalizers import explain_held_objects
@@ -199,6 +200,7 @@ class Explainer:
             *self._explain_missing_topology(about),
             *self._explain_scheduler_limits(about),
             *explain_limits(about, self._snapshot.pcs, self._now),
+            *explain_autoscalers(self._facts.autoscalers, self._scalable()),
             *self._explain_unsupported_fields(about),
         )
 
@@ -224,7 +226,10 @@ class Explainer:
         groups = (group for replica in self._snapshot.replicas for group in replica.groups.values())
         if not (reported or cliques) and any(one.metadata.name == name and not one.spec.replicas for one in groups):
             reported = (note(about, f"Nothing: {AT_ZERO}."),)
-        return self._explain_whole_set(about) or reported or self._explain_nothing(about, cliques)
+        return self._explain_whole_set(about) or (
+            *(reported or self._explain_nothing(about, cliques)),
+            *explain_autoscalers(self._facts.autoscalers, self._scalable(about)),
+        )
 
     def _explain_part(self, name: str, cliques: Sequence[CliqueView]) -> GangExplanation | None:
         """Explain what these cliques of a gang wait for, without what only its other cliques wait for."""
@@ -267,10 +272,10 @@ class Explainer:
             *(self._explain_gates_of_others(clique) if waits_for_node else ()),
             *(own.explanations if own else ()),
         )
-        return (
-            self._explain_whole_set(about)
-            or (*reported, *explain_stuck_pods(self._terminating_pods(clique), self._facts))
-            or self._explain_nothing(about, [clique])
+        stuck = explain_stuck_pods(self._terminating_pods(clique), self._facts)
+        return self._explain_whole_set(about) or (
+            *((*reported, *stuck) or self._explain_nothing(about, [clique])),
+            *explain_autoscalers(self._facts.autoscalers, self._scalable(about)),
         )
 
     def explain_pod(self, name: str) -> tuple[Explanation, ...]:
@@ -322,6 +327,15 @@ class Explainer:
         if self.explain_failing_writes(about):
             return ()
         return explain_absent_operator(about, pcs, self._plan, self._facts, self._now)
+
+    def _scalable(self, *abouts: str) -> list[tuple[str, str, ObjectMeta]]:
+        """Return what autoscalers may scale as KIND/NAME, kind and metadata: these, or the set and all its parts."""
+        found = [(PODCLIQUESETS.kind, self._snapshot.pcs.metadata)]
+        for replica in self._snapshot.replicas:
+            found += [(PODCLIQUES.kind, clique.clique.metadata) for clique in replica.cliques.values()]
+            found += [(GROUPS.kind, group.metadata) for group in replica.groups.values()]
+        named = [(f"{kind.lower()}/{metadata.name}", kind, metadata) for kind, metadata in found]
+        return [one for one in named if not abouts or one[0] in abouts]
 
     def _children(self, *names: str) -> list[tuple[str, ObjectMeta]]:
         """Return groups, cliques and gangs as KIND/NAME with metadata: those of these names, or all."""

@@ -137,6 +137,7 @@ def find_open_rejections(
     wanted = {
         *(f"services/{name}" for name in (desired.name,) if name not in replica.services),
         *(f"podcliquescalinggroups/{g.name}" for g in desired.groups if g.name not in replica.groups),
+        *(f"horizontalpodautoscalers/{a.name}" for a in desired.autoscalers if a.name not in replica.autoscalers),
         *(f"podcliques/{c.name}" for c in desired.cliques if c.name not in replica.cliques),
         *(f"podgangs/{g.name}" for g in desired.gangs if g.name not in replica.gangs),
         *(pods_failure_key(name) for state in states for name, pods in state.pods.items() if pods.create),

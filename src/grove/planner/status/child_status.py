@@ -6,13 +6,11 @@ from typing import Any
 
 import msgspec
 
-from grove.api import labels
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS
 from grove.api.types.meta import (
     Condition,
     ConditionStatus,
-    ObjectMeta,
     find_condition,
     is_condition_true,
 )
@@ -41,6 +39,7 @@ from grove.planner.status.availability import (
     is_scheduled,
     was_available,
 )
+from grove.planner.status.scale_selectors import clique_selector, group_selector
 from grove.planner.status.status_patch import (
     breach_moved,
     condition_false,
@@ -53,7 +52,7 @@ from grove.planner.status.status_patch import (
 )
 from grove.planner.teardown.gang_termination import effective_delay
 from grove.planner.training.failure_evidence import describe_failure, find_first_failure, find_index_failure
-from grove.planner.views import MOST_FAILURES, CliqueView, is_starting_again
+from grove.planner.views import MOST_FAILURES, CliqueView, is_starting_again, pod_index
 
 # The cliques of each replica of a group; None: the clique does not exist.
 GroupCliques = Sequence[Sequence[CliqueView | None]]
@@ -120,7 +119,7 @@ def _build_clique_status(
     return msgspec.structs.replace(
         old,
         observed_generation=metadata.generation,
-        replicas=len(clique.active) + len(clique.failed) + len(clique.succeeded),
+        replicas=_count_existing(clique),
         ready_replicas=clique.ready_count,
         scheduled_replicas=clique.placed_count,
         schedule_gated_replicas=clique.gated_count,
@@ -129,7 +128,7 @@ def _build_clique_status(
         succeeded_indices=tuple(sorted(clique.done_indices)),
         failed_indices=tuple(sorted(clique.failed_indices)),
         first_failure=find_first_failure(clique) if is_failing else None,
-        hpa_pod_selector=_clique_selector(context, metadata),
+        hpa_pod_selector=clique_selector(context, metadata),
         conditions=conditions,
         current_pod_template_hash=clique.template_hash if is_settled else old.current_pod_template_hash,
         current_pod_clique_set_generation_hash=context.generation_hash
@@ -138,6 +137,15 @@ def _build_clique_status(
         rolling_update_progress=progress,
         update_progress=clique_update_progress(old.update_progress, progress, context, target),
     )
+
+
+def _count_existing(clique: CliqueView) -> int:
+    """Count the pods that are not terminating. One that ended counts only until its replacement exists.
+
+    Autoscalers take the count for the number of replicas, so it must not exceed that for a moment.
+    """
+    ended = {pod_index(pod) for pod in (*clique.failed, *clique.succeeded)}
+    return len(clique.active) + len(ended.difference(map(pod_index, clique.active)))
 
 
 def _is_durable_change(old: PodCliqueStatus, new: PodCliqueStatus) -> bool:
@@ -181,12 +189,6 @@ def _is_settled(clique: CliqueView, target: str) -> bool:
 
 def _is_open(progress: CliqueRollingUpdateProgress | GroupRollingUpdateProgress | None) -> bool:
     return progress is not None and progress.update_ended_at is None
-
-
-def _clique_selector(context: SetContext, metadata: ObjectMeta) -> str | None:
-    if labels.GROUP in metadata.labels:
-        return None
-    return labels.selector({**labels.default_labels(context.name), labels.PODCLIQUE: metadata.name})
 
 
 def _with_pods_rejected(
@@ -249,7 +251,7 @@ def _build_group_status(
         updated_replicas=sum(
             is_replica_available(cliques) and all(found) for cliques, found in zip(replicas, updated, strict=True)
         ),
-        selector=labels.selector({**labels.default_labels(context.name), labels.GROUP: group.metadata.name}),
+        selector=group_selector(context, config, group.metadata.name, len(replicas)),
         observed_generation=group.metadata.generation,
         conditions=conditions,
         current_pod_clique_set_generation_hash=context.generation_hash

@@ -4,7 +4,6 @@ from datetime import datetime
 
 import msgspec
 
-from grove.api import labels
 from grove.api.reasons import ConditionType, EventReason, Reason
 from grove.api.resources import PODCLIQUESETS
 from grove.api.types.meta import (
@@ -27,6 +26,7 @@ from grove.planner.rollout.stall import remedy
 from grove.planner.snapshot import UNTIL_RELEASED, SetContext, Snapshot
 from grove.planner.status.availability import ConditionResult
 from grove.planner.status.reconcile_failed import with_reconcile_failed
+from grove.planner.status.scale_selectors import set_selector
 from grove.planner.status.set_conditions import (
     SetState,
     with_inference_conditions,
@@ -109,7 +109,7 @@ def set_status(snapshot: Snapshot, facts: SetFacts, now: datetime) -> StatusWrit
         replicas=pcs.spec.replicas if facts.is_stored else old.replicas,
         updated_replicas=facts.updated_replicas,
         available_replicas=facts.available_replicas,
-        hpa_pod_selector=labels.selector(labels.default_labels(context.name)),
+        hpa_pod_selector=set_selector(context),
         pod_gang_statuses=facts.waiting_gangs[:LISTED_GANGS],
         current_generation_hash=facts.newest_hash or old.current_generation_hash,
         phase=_phase(snapshot, facts),
@@ -297,6 +297,7 @@ ERROR_CODES = {
     "podcliquescalinggroups": "ERR_CREATE_PODCLIQUESCALINGGROUP",
     "podgangs": "ERR_CREATE_PODGANG",
     "services": "ERR_SYNC_PODCLIQUESET_SERVICE",
+    "horizontalpodautoscalers": "ERR_SYNC_HPA",
     "controllerrevisions": "ERR_CREATE_CONTROLLERREVISION",
 }
 # The error code of all kinds of scheduler objects.

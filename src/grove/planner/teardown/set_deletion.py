@@ -7,6 +7,7 @@ from typing import Any
 
 from grove.api import labels
 from grove.api.resources import (
+    AUTOSCALERS,
     CONTROLLER_REVISIONS,
     GROUPS,
     PODCLIQUES,
@@ -84,6 +85,8 @@ def _children(snapshot: Snapshot) -> Stage:
     context, replicas = snapshot.context, snapshot.replicas
     gangs = (*snapshot.orphaned_gangs, *(g for r in replicas for g in r.gangs.values()))
     found: tuple[tuple[Resource[Any], tuple[ObjectMeta, ...]], ...] = (
+        # First: an autoscaler must not scale what is being deleted.
+        (AUTOSCALERS, tuple(a.metadata for r in replicas for a in r.autoscalers.values())),
         (PODCLIQUES, tuple(c.clique.metadata for r in replicas for c in r.cliques.values())),
         (GROUPS, tuple(g.metadata for r in replicas for g in r.groups.values())),
         (PODGANGS, tuple(g.metadata for g in gangs)),

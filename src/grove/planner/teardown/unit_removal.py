@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from grove.api import labels
 from grove.api.reasons import EventReason
-from grove.api.resources import GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES
+from grove.api.resources import AUTOSCALERS, GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES
 from grove.api.types.podgang import PodGang
 from grove.planner.actions import Action, EventRecord, EventSubject, Patch, Stage, delete_object
 from grove.planner.snapshot import SetContext
@@ -32,12 +32,18 @@ def plan_replica_removal(context: SetContext, replica: ReplicaView, base_name: s
             if not s.metadata.is_terminating
         ),
         *(
+            delete_object(AUTOSCALERS, a.metadata, reason)
+            for a in replica.autoscalers.values()
+            if not a.metadata.is_terminating
+        ),
+        *(
             delete_object(PODGANGS, gang.metadata, reason)
             for gang in replica.gangs.values()
             if gang is not base and not gang.metadata.is_terminating
         ),
     ]
-    is_bare = not (replica.cliques or replica.groups or replica.services or len(replica.gangs) > (base is not None))
+    others_exist = replica.cliques or replica.groups or replica.services or replica.autoscalers
+    is_bare = not (others_exist or len(replica.gangs) > (base is not None))
     return _unit_stages(
         context, base, tuple(replica.cliques.values()), selector, others, is_bare=is_bare, reason=reason
     )

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from grove.api.resources import (
+    AUTOSCALERS,
     CONTROLLER_REVISIONS,
     EVENTS,
     GROUPS,
@@ -40,8 +41,8 @@ _OWNERS: dict[str, Resource[Any]] = {
 _CHILDREN = frozenset(
     resource.full_name
     for resource in (
-        GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES, CONTROLLER_REVISIONS, ROLES, ROLE_BINDINGS,
-        NATIVE_PODGROUPS, NATIVE_COMPOSITES, KAI_PODGROUPS, VOLCANO_PODGROUPS,
+        GROUPS, PODCLIQUES, PODGANGS, PODS, SERVICES, AUTOSCALERS, CONTROLLER_REVISIONS, ROLES,
+        ROLE_BINDINGS, NATIVE_PODGROUPS, NATIVE_COMPOSITES, KAI_PODGROUPS, VOLCANO_PODGROUPS,
     )
 )  # fmt: skip
 
@@ -125,6 +126,7 @@ def foreign_facts(snapshot: Snapshot) -> Iterator[str]:
         yield from _not_of((top,), replica.groups.values())
         yield from _not_of((top,), replica.gangs.values())
         yield from _not_of((top,), replica.services.values())
+        yield from _not_of((top,), replica.autoscalers.values())
         yield from _not_of((top, *groups), (view.clique for view in replica.cliques.values()))
         for view in replica.cliques.values():
             pods = (*view.active, *view.terminating, *view.failed, *view.succeeded)

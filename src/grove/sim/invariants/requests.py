@@ -12,7 +12,7 @@ from grove.kube.transport import Request
 
 _DELETED = frozenset(
     {"pods", "podcliques", "podcliquescalinggroups", "podgangs", "services", "controllerrevisions",
-     "roles", "rolebindings",
+     "horizontalpodautoscalers", "roles", "rolebindings",
      # The part of a gang that schedulers read.
      "podgroups", "compositepodgroups"}
 )  # fmt: skip

@@ -11,6 +11,7 @@ import msgspec
 
 from grove.api import labels
 from grove.api.resources import (
+    AUTOSCALERS,
     CONTROLLER_REVISIONS,
     GROUPS,
     NODES,
@@ -33,7 +34,7 @@ from grove.planner.explain.text import count_noun, verb
 
 PAGE_SIZE = "500"
 # Owners before their dependents.
-_CHILDREN: tuple[Resource[Any], ...] = (CONTROLLER_REVISIONS, SERVICES, GROUPS, PODCLIQUES, PODGANGS)
+_CHILDREN: tuple[Resource[Any], ...] = (CONTROLLER_REVISIONS, SERVICES, AUTOSCALERS, GROUPS, PODCLIQUES, PODGANGS)
 # The fields of other pods that matter for capacity and pod affinity.
 _CAPACITY_METADATA = ("name", "namespace", "uid", "labels", "creationTimestamp")
 _CAPACITY_SPEC = ("nodeName", "overhead", "affinity", "priority", "priorityClassName", "restartPolicy")

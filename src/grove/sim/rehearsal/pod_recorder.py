@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from grove.api import labels
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.resources import AUTOSCALERS, GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES, Resource
+from grove.api.types.horizontalpodautoscaler import HorizontalPodAutoscaler
 from grove.api.types.meta import Condition, HasMetadata, NamespacedName, Uid, find_condition
 from grove.api.types.pod import Pod
 from grove.api.types.podclique import PodClique
@@ -84,6 +85,7 @@ class Structure(msgspec.Struct, frozen=True, kw_only=True):
     cliques: dict[str, PodClique]
     gangs: dict[str, PodGang]
     services: dict[str, Service]
+    autoscalers: dict[str, HorizontalPodAutoscaler] = {}
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -302,6 +304,7 @@ def _structure(store: Storage, place: Place) -> Structure:
         cliques={one.metadata.name: one for one in _objects(store, PODCLIQUES, place)},
         gangs={one.metadata.name: one for one in _objects(store, PODGANGS, place)},
         services={one.metadata.name: one for one in _objects(store, SERVICES, place)},
+        autoscalers={one.metadata.name: one for one in _objects(store, AUTOSCALERS, place)},
     )
 
 

@@ -404,6 +404,7 @@ def _count_objects(structure: Structure) -> Iterator[tuple[str, int]]:
     if structure.pcs is not None:
         yield f"podcliqueset/{structure.pcs.metadata.name}", structure.pcs.spec.replicas
     yield from ((f"service/{name}", 0) for name in structure.services)
+    yield from ((f"horizontalpodautoscaler/{name}", 0) for name in structure.autoscalers)
     yield from ((f"podcliquescalinggroup/{name}", group.spec.replicas) for name, group in structure.groups.items())
     yield from ((f"podclique/{name}", clique.spec.replicas) for name, clique in structure.cliques.items())
     yield from ((f"podgang/{name}", 0) for name in structure.gangs)
