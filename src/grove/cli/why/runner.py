@@ -102,11 +102,12 @@ def _explain_target(explainer: Explainer, target: ObjectRef) -> tuple[Explanatio
 async def _find_object(client: Client, namespace: str, target: ObjectRef) -> HasMetadata | None:
     """Return the object, or None if it does not exist."""
     try:
-        return await client.get(RESOURCES[target.kind], namespace, target.name)
+        found: HasMetadata = await client.get(RESOURCES[target.kind], namespace, target.name)
     except ApiError as error:
         if not error.is_not_found or "could not find" in error.message:
             raise
         return None
+    return found
 
 
 async def _explain_missing(client: Client, namespace: str, target: ObjectRef) -> tuple[Explanation, ...]:
