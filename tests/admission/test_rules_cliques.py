@@ -473,3 +473,22 @@ def test_a_clique_starts_after_at_most_a_thousand_podcliques(json: JsonObject, e
 def test_a_stored_set_with_too_many_dependencies_may_still_be_changed() -> None:
     old = after_a_group(1_001)
     assert texts(updated(old, {**old, "metadata": {**old["metadata"], "labels": {"team": "x"}}})) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("initContainers", "grove-initc"),
+        ("containers", "grove-initc"),
+        ("volumes", "pod-info-vol"),
+        ("volumes", "grove-initc-token"),
+    ],
+)
+def test_a_clique_that_starts_after_others_leaves_the_names_of_the_init_container_free(field: str, name: str) -> None:
+    pod_spec = {"containers": [container()], field: [{**container(), "name": name}]}
+    taken = clique("b", spec={"podSpec": pod_spec, "startsAfter": ["a"]})
+    at = f"spec.template.cliques[1].spec.podSpec.{field}[0].name"
+    reason = "the operator adds one of this name, because the clique starts after others: choose another name"
+    assert refusals(explicit(clique("a"), taken)) == [f'{at}: Invalid value: "{name}": {reason}']
+    # Where nothing is added, the names are free.
+    assert refusals(manifest(clique("a"), clique("b", spec={"podSpec": pod_spec}))) == []

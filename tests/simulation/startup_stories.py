@@ -293,6 +293,36 @@ async def a_foreign_role_of_that_name_is_reported_until_it_is_gone(world: Scene)
     assert [bool(role.rules) for role in world.objects(ROLES)] == [True]
 
 
+async def a_binding_that_grants_another_role_is_replaced_and_changed_rules_are_restored(world: Scene) -> None:
+    await world.apply(ordered(clique("a"), clique("b", after=("a",))))
+    await world.settle()
+    (role,), (binding,) = world.objects(ROLES), world.objects(ROLE_BINDINGS)
+    (pcs,) = world.objects(PODCLIQUESETS)
+    other = {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": "view"}
+    owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "job", "uid": pcs.metadata.uid}
+    await world.delete(ROLE_BINDINGS, binding.metadata.name)
+    await world.apply(
+        {
+            "apiVersion": ROLE_BINDINGS.api_version,
+            "kind": ROLE_BINDINGS.kind,
+            "metadata": {
+                "name": binding.metadata.name,
+                "labels": binding.metadata.labels,
+                "ownerReferences": [{**owner, "controller": True}],
+            },
+            "roleRef": other,
+            "subjects": [],
+        }
+    )
+    narrow = {"apiGroups": ["grove.io"], "resources": ["podcliques"], "verbs": ["get"], "resourceNames": ["x"]}
+    await world.client.patch(ROLES, role.metadata.namespace, role.metadata.name, {"rules": [narrow]})
+    await world.settle()
+    (role,), (binding,) = world.objects(ROLES), world.objects(ROLE_BINDINGS)
+    assert (binding.role_ref.kind, binding.role_ref.name) == ("Role", role.metadata.name)
+    assert [one.name for one in binding.subjects] == ["default"]
+    assert [(rule.verbs, rule.resource_names) for rule in role.rules or ()] == [(("get", "list", "watch"), None)]
+
+
 # Those that need no more than a user has, also on clusters over HTTP.
 STARTUP_SCENES = (
     cliques_start_in_the_order_of_the_template,
@@ -318,5 +348,6 @@ STARTUP_STORIES = tuple(
         (a_clique_or_group_at_zero_holds_up_no_other, 4),
         (permissions_exist_only_with_a_start_up_order_and_go_with_the_set, 2),
         (a_foreign_role_of_that_name_is_reported_until_it_is_gone, 2),
+        (a_binding_that_grants_another_role_is_replaced_and_changed_rules_are_restored, 2),
     )
 )

@@ -6,6 +6,7 @@ from grove.api.schema.limits import MOST_DEPENDENCIES
 from grove.api.startup_order import dependencies_by_clique
 from grove.api.types.podcliqueset import SetTemplate, StartupType
 from grove.api.validation.field_errors import FieldError, duplicate, invalid, required
+from grove.api.values.clique_counts import INIT_CONTAINER, POD_INFO_VOLUME, TOKEN_VOLUME
 
 _CLIQUES = "spec.template.cliques"
 
@@ -50,6 +51,26 @@ def _dependency_count_error(template: SetTemplate, clique: str, total: int, k: i
     fit = max(MOST_DEPENDENCIES - total + count, 1)
     at = f"spec.template.podCliqueScalingGroups[{k}].minAvailable"
     return invalid(at, count, f"{detail}: write at most {fit}, or do not start {clique} after this group")
+
+
+def reserved_name_errors(template: SetTemplate) -> Iterator[FieldError]:
+    """Validate that a clique that starts after others does not use the names of its init container and volumes."""
+    waiting = dependencies_by_clique(template)
+    for i, clique in enumerate(template.cliques):
+        for field, names in _RESERVED.items() if clique.name in waiting else ():
+            items = clique.spec.pod_spec.get(field)
+            for k, item in enumerate(items if isinstance(items, list) else ()):
+                if isinstance(item, dict) and item.get("name") in names:
+                    at = f"{_CLIQUES}[{i}].spec.podSpec.{field}[{k}].name"
+                    yield invalid(at, item["name"], _RESERVED_DETAIL)
+
+
+_RESERVED = {
+    "initContainers": (INIT_CONTAINER,),
+    "containers": (INIT_CONTAINER,),
+    "volumes": (POD_INFO_VOLUME, TOKEN_VOLUME),
+}
+_RESERVED_DETAIL = "the operator adds one of this name, because the clique starts after others: choose another name"
 
 
 def _entry_errors(
