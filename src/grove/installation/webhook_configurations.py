@@ -284,7 +284,7 @@ def _protected_writes() -> list[_Protected]:
         ("", "v1", ["secrets", "serviceaccounts"], update),
         ("", "v1", [SERVICES.plural, PODS.plural], both),
         (revisions.group, revisions.version, [revisions.plural], both),
-        ("rbac.authorization.k8s.io", "v1", ["roles", "rolebindings"], update),
+        ("rbac.authorization.k8s.io", "v1", ["roles", "rolebindings"], both),
         ("autoscaling", "v2", ["horizontalpodautoscalers"], update),
         (PODCLIQUES.group, PODCLIQUES.version, [cliques, groups], both),
         (PODCLIQUES.group, PODCLIQUES.version, [f"{cliques}/status", f"{groups}/status"], update),
