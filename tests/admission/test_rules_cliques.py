@@ -3,7 +3,8 @@
 import pytest
 
 from grove.api.types.meta import JsonObject
-from tests.admission.asking import refusals, texts, updated
+from grove.api.validation.validation_options import ValidationOptions
+from tests.admission.asking import created, refusals, texts, updated
 from tests.api.manifests import clique, container, explicit, group, manifest
 
 
@@ -492,3 +493,15 @@ def test_a_clique_that_starts_after_others_leaves_the_names_of_the_init_containe
     assert refusals(explicit(clique("a"), taken)) == [f'{at}: Invalid value: "{name}": {reason}']
     # Where nothing is added, the names are free.
     assert refusals(manifest(clique("a"), clique("b", spec={"podSpec": pod_spec}))) == []
+
+
+def test_a_start_up_order_without_an_image_for_its_init_container_is_a_warning() -> None:
+    json = explicit(clique("a"), clique("b", spec={"startsAfter": ["a"]}))
+    answer = created(json, settings=ValidationOptions(init_image=""))
+    warning = (
+        "spec.template.cliqueStartupType: cliques that start after others (b) get no pods: the image of the init"
+        " container is not known; set initContainer.image in the OperatorConfiguration"
+    )
+    assert (texts(answer), answer.warnings) == ([], (warning,))
+    assert created(json).warnings == ()
+    assert created(explicit(clique("a"), clique("b")), settings=ValidationOptions(init_image="")).warnings == ()

@@ -231,11 +231,16 @@ async def label_nodes(world: World, disk: str) -> None:
 
 
 async def a_dependency_that_succeeded_counts_as_ready(world: World) -> None:
-    done = clique("a", ready_after="1s", exit_after="15s")
+    # It ends with exit code 0 without having been ready.
+    done = clique("a", ready_after=NEVER, exit_after="15s")
     job = ordered(done, clique("b", after=("a",), exit_after="60s"), workloadType="Training")
     await world.apply(job)
-    await world.wait_until(lambda: any(one.status.phase == "Succeeded" for one in pods_of(world, "job-0-a")))
-    # A pod of the dependent clique that is replaced now waits for a clique that has no ready pod any more.
+    await world.wait_until(lambda: [is_waiting(pod) for pod in pods_of(world, "job-0-b")] == [True])
+    assert [pod.status.phase for pod in pods_of(world, "job-0-a")] == ["Running"]
+    await world.wait_until(lambda: [pod.status.phase for pod in pods_of(world, "job-0-b")] == ["Running"])
+    assert [one.status.succeeded_indices for one in world.objects(PODCLIQUES) if one.metadata.name == "job-0-a"] == [
+        (0,)
+    ]
     await world.settle()
     (pcs,) = world.objects(PODCLIQUESETS)
     assert pcs.status.phase == "Succeeded"
