@@ -18,7 +18,7 @@ from grove.api.types.meta import (
 )
 from grove.api.types.podclique import CliqueRollingUpdateProgress, PodCliqueStatus
 from grove.api.types.podcliquescalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup, ScalingGroupStatus
-from grove.api.types.podcliqueset import GroupConfig, StartupType
+from grove.api.types.podcliqueset import GroupConfig
 from grove.api.types.podgang import GangPhase, PodGang, PodGangStatus
 from grove.backends.base import SchedulerMessage
 from grove.planner.actions import EventRecord, Severity, StatusPriority, StatusWrite, subject_of
@@ -28,6 +28,7 @@ from grove.planner.rollout.clique_update import CliqueRoll
 from grove.planner.rollout.group_update import GroupRoll
 from grove.planner.rollout.update_progress import clique_update_progress, group_update_progress
 from grove.planner.snapshot import SetContext
+from grove.planner.startup.stored_minimum import loses_minimum
 from grove.planner.status.availability import (
     ConditionResult,
     GroupReplica,
@@ -74,7 +75,7 @@ def clique_status(
     progress = old.rolling_update_progress if roll is None else roll.progress
     conditions = _clique_conditions(clique, backoff, now)
     status = _build_clique_status(context, template_name, clique, conditions, progress)
-    is_durable = _is_durable_change(old, status) or _is_lost_minimum(context, clique, old, status)
+    is_durable = _is_durable_change(old, status) or loses_minimum(context, clique, status)
     priority = status_priority(is_durable=is_durable, is_transition=clique.ready_count == clique.replicas)
     delay = effective_delay(context, metadata)
     write = write_status(PODCLIQUES, metadata, old, status, priority, delay=delay, is_training=context.is_training)
@@ -150,20 +151,6 @@ def _is_durable_change(old: PodCliqueStatus, new: PodCliqueStatus) -> bool:
         or new.failed_indices != old.failed_indices
         or new.first_failure != old.first_failure
     )
-
-
-def _is_lost_minimum(context: SetContext, clique: CliqueView, old: PodCliqueStatus, new: PodCliqueStatus) -> bool:
-    """Return whether init containers that read the old status would start too early.
-
-    Pods that start after this clique may be created in the same plan, so its lost minimum must be stored before them.
-    """
-    if context.spec.template.clique_startup_type not in (StartupType.IN_ORDER, StartupType.EXPLICIT):
-        return False
-    return _started_count(new) < max(1, clique.min_available) <= _started_count(old)
-
-
-def _started_count(status: PodCliqueStatus) -> int:
-    return status.ready_replicas + len(status.succeeded_indices)
 
 
 def _mark_lowered_count(write: StatusWrite | None) -> StatusWrite | None:
