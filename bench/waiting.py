@@ -3,7 +3,8 @@
 `python -m bench.waiting`. Two ways to wait, one after the other, each next to its own `grove up` over loopback:
 
 * `grove wait`, which watches the PodCliques of its gang;
-* a pod informer, as the init container of the Go implementation has: it watches all pods of its gang.
+* a pod informer (`bench.pod_informer`), as the init container of the Go implementation has: it watches all pods of its
+  gang.
 
 A few waiters are real processes. The others are bare connections of this process that list and watch as they do and
 only count what arrives: 500 interpreters do not fit on two cores. While they wait, every waiting pod reports once that
@@ -21,7 +22,6 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from random import Random
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -36,9 +36,6 @@ from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
 from grove.kube.client import Client
 from grove.kube.kubeconfig import Access, find_access
-from grove.kube.light_transport import LightTransport
-from grove.kube.reflector import Reflector
-from grove.kube.store import Store
 
 WAITERS = 500
 PROCESSES = 3
@@ -66,7 +63,7 @@ class Costs(msgspec.Struct, kw_only=True):
 
 def measure() -> Sequence[Row]:
     cliques = asyncio.run(_measure(PODCLIQUES, [str(GROVE), "wait", f"--podcliques={LEADER}:1"]))
-    pods = asyncio.run(_measure(PODS, [sys.executable, "-m", "bench.waiting", "informer"]))
+    pods = asyncio.run(_measure(PODS, [sys.executable, "-m", "bench.pod_informer", "default", f"{LEADER}-0", SELECTOR]))
     return [*_rows("grove wait", cliques), *_rows("pod informer", pods)]
 
 
@@ -263,29 +260,5 @@ def _weigh(pid: int, costs: Costs) -> None:
     costs.process_peaks.append(int(peak[1]) * 1024 / 1e6)
 
 
-async def _inform() -> None:
-    """Wait as a pod informer does, with the same reflector and transport as `grove wait`."""
-    clock = LoopClock.starting_now()
-    access = find_access(os.environ)
-    assert access is not None
-    pods: Store[Any] = Store()
-    async with LightTransport(access, clock, stays_light=True) as transport:
-        client = Client(transport, clock)
-        reflector = Reflector(client, PODS, pods, clock, Random(1), namespace="default", label_selector=SELECTOR)
-        changed = asyncio.Event()
-        pods.subscribe(lambda *_: changed.set())
-        running = asyncio.create_task(reflector.run())
-        await reflector.listed.wait()
-        sys.stdout.write(f"waiting for {LEADER}\n")
-        sys.stdout.flush()
-        while not (leader := pods.by_name("default", f"{LEADER}-0")) or not leader.is_ready:
-            changed.clear()
-            await changed.wait()
-        running.cancel()
-
-
 if __name__ == "__main__":
-    if sys.argv[1:] == ["informer"]:
-        asyncio.run(_inform())
-    else:
-        show(f"{WAITERS} pods that wait for a leader", measure())
+    show(f"{WAITERS} pods that wait for a leader", measure())

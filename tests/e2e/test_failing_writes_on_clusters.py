@@ -91,10 +91,12 @@ class Reports:
         async with asyncio.timeout(seconds):
             await self._stage.wait_for_events("ReconcileFailed")
         (event, *_) = [one.message for one in await self._stage.events() if one.reason == "ReconcileFailed"]
-        texts = (event, await self._why(), self._page("health", "readyz"), self._place.operator.words)
-        for text in texts:
+        for text in (event, await self._why(), self._page("health", "readyz")):
             assert all(word in text for word in words), text
+        logged = [line for line in self._place.operator.words.splitlines() if '"a write keeps failing"' in line]
+        assert [line for line in logged if f'"object":"PodCliqueSet {self._stage.namespace}/{self._name}"' in line]
         assert self._failing(reason) >= 1
+        await self._stage.look()
         assert self._message() == ""
 
     async def wait_until_over(self, reason: str) -> None:

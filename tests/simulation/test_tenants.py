@@ -25,7 +25,7 @@ from grove.api.resources import (
     ROLES,
     Resource,
 )
-from grove.api.types.meta import JsonObject, to_wire
+from grove.api.types.meta import JsonObject, Uid, to_wire
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
 from tests.hostile_tenant import (
@@ -141,9 +141,9 @@ def test_roles_of_another_namespace_grant_and_withhold_nothing(resource: Resourc
     tell(story)
 
 
-def access_of(world: World) -> dict[str, JsonObject]:
-    found = (*world.objects(ROLES, namespace="default"), *world.objects(ROLE_BINDINGS, namespace="default"))
-    return {one.metadata.uid: to_wire(one) for one in found}
+def access_of(world: World) -> dict[Uid, JsonObject]:
+    roles, bindings = world.objects(ROLES, namespace="default"), world.objects(ROLE_BINDINGS, namespace="default")
+    return {one.metadata.uid: to_wire(one) for one in roles} | {one.metadata.uid: to_wire(one) for one in bindings}
 
 
 def test_pods_of_another_namespace_that_end_well_do_not_complete_a_training_set() -> None:

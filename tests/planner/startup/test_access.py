@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
-from grove.api.types.meta import JsonObject, ObjectMeta
+from grove.api.types.meta import JsonObject, ObjectMeta, Uid
 from grove.api.types.podcliqueset import PodCliqueSet, SetRollingUpdateProgress, StartupType
 from grove.api.types.rbac import Role, RoleBinding, RoleReference, RoleRule, RoleSubject
 from grove.planner.actions import Action, Create, Delete, Patch
@@ -26,7 +26,7 @@ def with_accounts(*accounts: str, kind: StartupType = StartupType.IN_ORDER) -> P
 
 def planned(observed: PodCliqueSet, *accounts: str, reference: RoleReference = OWN_ROLE) -> list[Action]:
     """What is done with a Role and a RoleBinding for these accounts that exist; without accounts there is neither."""
-    metadata = ObjectMeta(name=NAME, namespace=observed.metadata.namespace, uid="u")
+    metadata = ObjectMeta(name=NAME, namespace=observed.metadata.namespace, uid=Uid("u"))
     found = snapshot(observed)
     if accounts:
         subjects = tuple(account_of(observed, account) for account in accounts)
