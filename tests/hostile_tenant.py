@@ -19,6 +19,8 @@ from grove.api.resources import (
     PODCLIQUESETS,
     PODGANGS,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICES,
     Resource,
 )
@@ -248,6 +250,10 @@ def _content(resource: Resource[Any], original: Raw) -> JsonObject:
     if resource in (GROUPS, PODCLIQUES):
         replicas = original.spec["replicas"] + 3
         return {"spec": {**_with_evil_images(original.spec), "replicas": replicas}}
+    if resource is ROLES:
+        return {"rules": []}
+    if resource is ROLE_BINDINGS:
+        return {"roleRef": {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": "cluster-admin"}, "subjects": []}
     return {"spec": _with_evil_images(original.spec)}
 
 

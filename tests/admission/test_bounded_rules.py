@@ -29,7 +29,7 @@ from grove.api.validation.podcliquescalinggroup import scaling_group_errors
 from grove.api.validation.podcliqueset import validate_podcliqueset_update, validate_stored_podcliqueset
 from grove.api.validation.ratcheting import new_errors
 from grove.api.validation.schema import decode_object
-from grove.api.validation.startup_order import startup_errors
+from grove.api.validation.startup_order import dependency_count_errors, reserved_name_errors, startup_errors
 from grove.api.validation.termination_delay import termination_errors
 from grove.api.validation.topology_constraints import topology_errors, topology_warnings
 from grove.api.validation.training import training_errors, training_warnings
@@ -75,6 +75,8 @@ RULES: dict[str, Rule] = {
     "cliques": lambda pcs: clique_errors(pcs.spec.template, SETTINGS),
     "groups": lambda pcs: group_errors(pcs.spec.template),
     "start-up": lambda pcs: startup_errors(pcs.spec.template),
+    "numbers of dependencies": lambda pcs: dependency_count_errors(pcs.spec.template),
+    "reserved names": lambda pcs: reserved_name_errors(pcs.spec.template),
     "sharing": lambda pcs: sharing_errors(pcs.spec.template),
     "topology": lambda pcs: topology_errors(pcs.spec.template, SETTINGS, _known_binding),
     "topology warnings": lambda pcs: topology_warnings(pcs.spec.template, _known_binding),

@@ -3,7 +3,8 @@
 import pytest
 
 from grove.api.types.meta import JsonObject
-from tests.admission.asking import refusals
+from grove.api.validation.validation_options import ValidationOptions
+from tests.admission.asking import created, refusals, texts, updated
 from tests.api.manifests import clique, container, explicit, group, manifest
 
 
@@ -452,3 +453,69 @@ def test_a_template_may_begin_with_a_clique_or_a_group_at_zero() -> None:
 )
 def test_a_set_with_bad_startup_order_is_refused(json: JsonObject, errors: list[str]) -> None:
     assert refusals(json) == errors
+
+
+def after_a_group(minimum: int, *others: str, startup: str = "CliqueStartupTypeExplicit") -> JsonObject:
+    after = {"startsAfter": ["a", *others]} if startup == "CliqueStartupTypeExplicit" else {}
+    group = {"name": "g", "cliqueNames": ["a"], "replicas": minimum, "minAvailable": minimum}
+    cliques = [*(clique(name) for name in others), clique("a"), clique("b", spec=after)]
+    return manifest(*cliques, template={"cliqueStartupType": startup, "podCliqueScalingGroups": [group]})
+
+
+def too_many(total: int, found: int, most: int) -> str:
+    return (
+        f"spec.template.podCliqueScalingGroups[0].minAvailable: Invalid value: {found}: clique b would start after"
+        f" {total} PodCliques, one in every group replica of the base gang, and spec.startsAfter of a PodClique holds"
+        f" 1000: write at most {most}, or do not start b after this group"
+    )
+
+
+@pytest.mark.parametrize(
+    ("json", "errors"),
+    [
+        (after_a_group(1_000), []),
+        (after_a_group(1_001), [too_many(1_001, 1_001, 1_000)]),
+        (after_a_group(1_001, startup="CliqueStartupTypeInOrder"), [too_many(1_001, 1_001, 1_000)]),
+        (after_a_group(1_001, startup="CliqueStartupTypeAnyOrder"), []),
+        (after_a_group(999, "c"), []),
+        (after_a_group(1_000, "c"), [too_many(1_001, 1_000, 999)]),
+    ],
+)
+def test_a_clique_starts_after_at_most_a_thousand_podcliques(json: JsonObject, errors: list[str]) -> None:
+    assert refusals(json) == errors
+
+
+def test_a_stored_set_with_too_many_dependencies_may_still_be_changed() -> None:
+    old = after_a_group(1_001)
+    assert texts(updated(old, {**old, "metadata": {**old["metadata"], "labels": {"team": "x"}}})) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("initContainers", "grove-initc"),
+        ("containers", "grove-initc"),
+        ("volumes", "pod-info-vol"),
+        ("volumes", "grove-initc-token"),
+    ],
+)
+def test_a_clique_that_starts_after_others_leaves_the_names_of_the_init_container_free(field: str, name: str) -> None:
+    pod_spec = {"containers": [container()], field: [{**container(), "name": name}]}
+    taken = clique("b", spec={"podSpec": pod_spec, "startsAfter": ["a"]})
+    at = f"spec.template.cliques[1].spec.podSpec.{field}[0].name"
+    reason = "the operator adds one of this name, because the clique starts after others: choose another name"
+    assert refusals(explicit(clique("a"), taken)) == [f'{at}: Invalid value: "{name}": {reason}']
+    # Where nothing is added, the names are free.
+    assert refusals(manifest(clique("a"), clique("b", spec={"podSpec": pod_spec}))) == []
+
+
+def test_a_start_up_order_without_an_image_for_its_init_container_is_a_warning() -> None:
+    json = explicit(clique("a"), clique("b", spec={"startsAfter": ["a"]}))
+    answer = created(json, settings=ValidationOptions(init_image=""))
+    warning = (
+        "spec.template.cliqueStartupType: cliques that start after others (b) get no pods: the image of the init"
+        " container is not known; set initContainer.image in the OperatorConfiguration"
+    )
+    assert (texts(answer), answer.warnings) == ([], (warning,))
+    assert created(json).warnings == ()
+    assert created(explicit(clique("a"), clique("b")), settings=ValidationOptions(init_image="")).warnings == ()

@@ -54,12 +54,20 @@ class HttpClient:
                 found.setdefault(name, []).append(value)
             return Answer(response.status, await response.read(), found)
 
+    async def send_raw(self, data: bytes) -> asyncio.StreamWriter:
+        """Send bytes on a connection of their own, and leave it open."""
+        tls = ssl.create_default_context(cadata=self.api.ca.decode())
+        _, writer = await asyncio.open_connection("127.0.0.1", self.api.port, ssl=tls)
+        writer.write(data)
+        await writer.drain()
+        return writer
+
 
 @asynccontextmanager
-async def http_cluster() -> AsyncIterator[HttpClient]:
+async def http_cluster(**options: Any) -> AsyncIterator[HttpClient]:
     clock = LoopClock.starting_now()
     server: ApiServer = ApiServer(clock, Random(7), admission=admission_of(lambda: server.store))
-    api = HttpApi(server, token=TOKEN)
+    api = HttpApi(server, token=TOKEN, **options)
     await api.start()
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=api.ca.decode()))
     try:
@@ -69,9 +77,11 @@ async def http_cluster() -> AsyncIterator[HttpClient]:
         await api.stop()
 
 
-def over_http(story: Callable[[HttpClient], Awaitable[None]]) -> None:
+def over_http(story: Callable[[HttpClient], Awaitable[None]], **options: Any) -> None:
+    """Tell the story to an API server with these options of `HttpApi`."""
+
     async def tell() -> None:
-        async with http_cluster() as client:
+        async with http_cluster(**options) as client:
             await story(client)
 
     asyncio.run(tell())

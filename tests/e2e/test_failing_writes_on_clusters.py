@@ -86,6 +86,19 @@ class Reports:
         assert self._failing(reason) >= 1
         assert words[0] in self._page("health", "readyz")
 
+    async def wait_without_status(self, seconds: float, reason: str, *words: str) -> None:
+        """Until everything but the status tells: event, `grove why`, metric, probe and log."""
+        async with asyncio.timeout(seconds):
+            await self._stage.wait_for_events("ReconcileFailed")
+        (event, *_) = [one.message for one in await self._stage.events() if one.reason == "ReconcileFailed"]
+        for text in (event, await self._why(), self._page("health", "readyz")):
+            assert all(word in text for word in words), text
+        logged = [line for line in self._place.operator.words.splitlines() if '"a write keeps failing"' in line]
+        assert [line for line in logged if f'"object":"PodCliqueSet {self._stage.namespace}/{self._name}"' in line]
+        assert self._failing(reason) >= 1
+        await self._stage.look()
+        assert self._message() == ""
+
     async def wait_until_over(self, reason: str) -> None:
         async with asyncio.timeout(OVER_SECONDS):
             await self._stage.wait_until(lambda: self._message() == "" and self._failing(reason) == 0)
@@ -178,6 +191,37 @@ def test_a_right_that_is_missing_is_reported_until_it_is_granted(place: Place) -
             await ask(stage, "PATCH", ROLE, {"rules": rules})
         await reported.wait_until_over("WriteRejected")
         await stage.settle()
+
+    run(place, story)
+
+
+def test_a_status_that_cannot_be_written_is_reported_elsewhere_until_it_can(place: Place) -> None:
+    async def story(stage: Stage) -> None:
+        rules = (await ask(stage, "GET", ROLE))["rules"]
+        smaller = [
+            {**rule, "resources": [name for name in rule["resources"] if name != "podcliquesets/status"]}
+            for rule in rules
+            if rule.get("resources") != ["podcliquesets/status"]
+        ]
+        assert smaller != rules
+        await ask(stage, "PATCH", ROLE, {"rules": smaller})
+        try:
+            await stage.apply(named("mute"))
+            reported = Reports(place, stage, "mute")
+            await reported.wait_without_status(
+                REPORT_SECONDS,
+                "WriteRejected",
+                f"cannot patch PodCliqueSet {stage.namespace}/mute",
+                "403",
+                'cannot patch resource "podcliquesets/status"',
+            )
+            # The work itself goes on.
+            await stage.wait_until(lambda: len(stage.running_pods()) == 10)
+        finally:
+            await ask(stage, "PATCH", ROLE, {"rules": rules})
+        await reported.wait_until_over("WriteRejected")
+        await stage.settle()
+        assert find_set(stage, "mute").status.available_replicas == 1
 
     run(place, story)
 

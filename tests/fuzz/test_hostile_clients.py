@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from grove.cluster.built_in_resources import BY_QUALIFIED
-from grove.cluster.http.https_server import LARGEST_BODY
+from grove.cluster.http.request_bodies import LARGEST_BODY
 from tests.cluster.apidsl import config
 from tests.cluster.served_http import TOKEN, Answer, HttpClient, over_http
 from tests.fuzz.wire import hung_up

@@ -123,7 +123,7 @@ def test_the_authorizer_protects_what_the_operator_manages() -> None:
         ("", ["secrets", "serviceaccounts"], ["UPDATE"]),
         ("", ["services", "pods"], ["CREATE", "UPDATE"]),
         ("apps", ["controllerrevisions"], ["CREATE", "UPDATE"]),
-        ("rbac.authorization.k8s.io", ["roles", "rolebindings"], ["UPDATE"]),
+        ("rbac.authorization.k8s.io", ["roles", "rolebindings"], ["CREATE", "UPDATE"]),
         ("autoscaling", ["horizontalpodautoscalers"], ["UPDATE"]),
         ("grove.io", ["podcliques", "podcliquescalinggroups"], ["CREATE", "UPDATE"]),
         ("grove.io", ["podcliques/status", "podcliquescalinggroups/status"], ["UPDATE"]),

@@ -417,3 +417,78 @@ def test_a_credential_plugin_is_asked_for_reads_too() -> None:
                 await transport.send(GET)
 
     asyncio.run(main())
+
+
+# --- a program that must stay small ----------------------------------------------------------------------------------
+
+
+async def ask_small(access: Access, *requests: Request) -> list[Response | str]:
+    """Ask with a transport that stays light, and check that it did."""
+    found: list[Response | str] = []
+    async with LightTransport(access, SetClock(), stays_light=True) as transport:
+        for request in requests:
+            try:
+                if "watch" in request.query:
+                    async with transport.stream(request) as lines:
+                        found.append(str([line async for line in lines]))
+                else:
+                    found.append(await transport.send(request))
+            except ApiError as error:
+                found.append(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", str(error)))
+        assert transport.is_light
+    return found
+
+
+@pytest.mark.parametrize("name", ["not allowed", "broken"])
+def test_an_error_is_that_of_the_complete_transport_without_loading_it(name: str) -> None:
+    server = Answering(NOT_PLAIN[name])
+
+    async def main() -> list[Response | str]:
+        async with raw_server(server.talk) as url:
+            return await ask_small(Access(server=url, source="test", token="hidden"), GET)
+
+    complete, _ = ask_both(Answering(NOT_PLAIN[name]).talk, GET)
+    assert asyncio.run(main()) == complete
+    assert server.heard == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (NOT_PLAIN["not allowed"], "403"),
+        (b"HTTP/1.1 410 Gone\r\nContent-Length: 31\r\n\r\n" + b'{"reason":"Expired","code":410}', "410 Expired"),
+        (NOT_PLAIN["elsewhere"], "0 ConnectionLost"),
+        (b"nonsense\r\n\r\n", "0 ConnectionLost"),
+        (b"", "the connection broke"),
+    ],
+)
+def test_a_watch_that_is_not_opened_raises_the_reason(said: bytes, expected: str) -> None:
+    async def main() -> list[Response | str]:
+        async with raw_server(Answering(said).talk) as url:
+            return await ask_small(Access(server=url, source="test"), WATCH)
+
+    (found,) = asyncio.run(main())
+    assert expected in str(found)
+
+
+def test_a_server_that_is_away_is_an_error() -> None:
+    (found,) = asyncio.run(ask_small(Access(server="https://127.0.0.1:1", source="test"), GET))
+    assert "Connect call failed" in str(found)
+
+
+def test_a_transport_that_stays_light_reads_a_rejected_token_again(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old")
+
+    async def answer(http: web.BaseRequest) -> web.StreamResponse:
+        is_known = http.headers["Authorization"] == "Bearer new"
+        path.write_text("new")
+        return web.Response(text="{}", status=200 if is_known else 401)
+
+    async def main() -> list[Response | str]:
+        async with http_server(answer) as url:
+            return await ask_small(Access(server=url, source="test", token_file=path), GET)
+
+    (found,) = asyncio.run(main())
+    assert isinstance(found, Response)
+    assert found.status == 200

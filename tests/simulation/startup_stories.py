@@ -6,7 +6,7 @@ Run without crashes by `test_startup_stories.py`, and with a crash at every writ
 from datetime import datetime
 
 from grove.api import labels
-from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODS, ROLE_BINDINGS, ROLES
+from grove.api.resources import GROUPS, NODES, PODCLIQUES, PODCLIQUESETS, PODS, ROLE_BINDINGS, ROLES
 from grove.api.types.meta import JsonObject, find_condition
 from grove.api.types.pod import Pod, first_started_at
 from grove.sim.simulation import World
@@ -188,12 +188,59 @@ async def an_update_rolls_leader_and_workers_of_a_group_replica_in_order(world: 
     assert len(world.running_pods()) == 6
 
 
+async def an_update_of_standalone_cliques_starts_them_in_order(world: Scene) -> None:
+    def version(image: str) -> JsonObject:
+        return ordered(clique("a", image=image), clique("b", after=("a",), image=image))
+
+    await world.apply(version("i"))
+    await world.settle()
+    old = {pod.metadata.uid for pod in world.pods()}
+    await world.apply(version("j"))
+    await world.settle()
+    assert not old & {pod.metadata.uid for pod in world.pods()}
+    # Both are replaced at the same time, and the new pod of b waits for the new pod of a.
+    check_order(world)
+
+
+async def a_leader_that_is_lost_during_an_update_does_not_stop_it(world: World) -> None:
+    def version(image: str, selector: JsonObject) -> JsonObject:
+        leader, worker = clique("l", image=image), clique("w", after=("l",), image=image)
+        for one in (leader, worker):
+            one["spec"]["podSpec"]["nodeSelector"] = selector
+        return ordered(leader, worker, groups=(group("g", "l", "w", replicas=2, minimum=2),), delay="4h")
+
+    await label_nodes(world, "x")
+    await world.apply(version("i", {"disk": "x"}))
+    await world.settle()
+    old = {pod.metadata.uid for pod in world.pods()}
+    await world.apply(version("j", {}))
+    # The worker of the first group replica waits for both leaders.
+    await world.wait_until(lambda: any(is_waiting(pod) for pod in pods_of(world, "job-0-g-0-w")))
+    await label_nodes(world, "y")
+    # No node fits the other leader any more, until the update reaches it.
+    for pod in pods_of(world, "job-0-g-1-l"):
+        await world.client.delete(PODS, "default", pod.metadata.name)
+    await world.settle()
+    assert not old & {pod.metadata.uid for pod in world.pods()}
+    assert len(world.running_pods()) == 4
+
+
+async def label_nodes(world: World, disk: str) -> None:
+    for node in world.objects(NODES):
+        await world.client.patch(NODES, "", node.metadata.name, {"metadata": {"labels": {"disk": disk}}})
+
+
 async def a_dependency_that_succeeded_counts_as_ready(world: World) -> None:
-    done = clique("a", ready_after="1s", exit_after="15s")
+    # It ends with exit code 0 without having been ready.
+    done = clique("a", ready_after=NEVER, exit_after="15s")
     job = ordered(done, clique("b", after=("a",), exit_after="60s"), workloadType="Training")
     await world.apply(job)
-    await world.wait_until(lambda: any(one.status.phase == "Succeeded" for one in pods_of(world, "job-0-a")))
-    # A pod of the dependent clique that is replaced now waits for a clique that has no ready pod any more.
+    await world.wait_until(lambda: [is_waiting(pod) for pod in pods_of(world, "job-0-b")] == [True])
+    assert [pod.status.phase for pod in pods_of(world, "job-0-a")] == ["Running"]
+    await world.wait_until(lambda: [pod.status.phase for pod in pods_of(world, "job-0-b")] == ["Running"])
+    assert [one.status.succeeded_indices for one in world.objects(PODCLIQUES) if one.metadata.name == "job-0-a"] == [
+        (0,)
+    ]
     await world.settle()
     (pcs,) = world.objects(PODCLIQUESETS)
     assert pcs.status.phase == "Succeeded"
@@ -251,12 +298,43 @@ async def a_foreign_role_of_that_name_is_reported_until_it_is_gone(world: Scene)
     assert [bool(role.rules) for role in world.objects(ROLES)] == [True]
 
 
+async def a_binding_that_grants_another_role_is_replaced_and_changed_rules_are_restored(world: Scene) -> None:
+    await world.apply(ordered(clique("a"), clique("b", after=("a",))))
+    await world.settle()
+    (role,), (binding,) = world.objects(ROLES), world.objects(ROLE_BINDINGS)
+    (pcs,) = world.objects(PODCLIQUESETS)
+    other = {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": "view"}
+    owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "job", "uid": pcs.metadata.uid}
+    await world.delete(ROLE_BINDINGS, binding.metadata.name)
+    await world.apply(
+        {
+            "apiVersion": ROLE_BINDINGS.api_version,
+            "kind": ROLE_BINDINGS.kind,
+            "metadata": {
+                "name": binding.metadata.name,
+                "labels": binding.metadata.labels,
+                "ownerReferences": [{**owner, "controller": True}],
+            },
+            "roleRef": other,
+            "subjects": [],
+        }
+    )
+    narrow = {"apiGroups": ["grove.io"], "resources": ["podcliques"], "verbs": ["get"], "resourceNames": ["x"]}
+    await world.client.patch(ROLES, role.metadata.namespace, role.metadata.name, {"rules": [narrow]})
+    await world.settle()
+    (role,), (binding,) = world.objects(ROLES), world.objects(ROLE_BINDINGS)
+    assert (binding.role_ref.kind, binding.role_ref.name) == ("Role", role.metadata.name)
+    assert [one.name for one in binding.subjects] == ["default"]
+    assert [(rule.verbs, rule.resource_names) for rule in role.rules or ()] == [(("get", "list", "watch"), None)]
+
+
 # Those that need no more than a user has, also on clusters over HTTP.
 STARTUP_SCENES = (
     cliques_start_in_the_order_of_the_template,
     members_of_the_base_gang_wait_for_every_base_replica_and_scaled_gangs_only_for_themselves,
     a_group_starts_after_another_group,
     an_update_rolls_leader_and_workers_of_a_group_replica_in_order,
+    an_update_of_standalone_cliques_starts_them_in_order,
     permissions_exist_only_with_a_start_up_order_and_go_with_the_set,
 )
 STARTUP_STORIES = tuple(
@@ -269,9 +347,12 @@ STARTUP_STORIES = tuple(
         (a_dependency_that_is_never_ready_holds_only_those_that_start_after_it, 3),
         (a_dependency_is_torn_down_while_others_wait, 3),
         (an_update_rolls_leader_and_workers_of_a_group_replica_in_order, 6),
+        (an_update_of_standalone_cliques_starts_them_in_order, 2),
+        (a_leader_that_is_lost_during_an_update_does_not_stop_it, 5),
         (a_dependency_that_succeeded_counts_as_ready, 2),
         (a_clique_or_group_at_zero_holds_up_no_other, 4),
         (permissions_exist_only_with_a_start_up_order_and_go_with_the_set, 2),
         (a_foreign_role_of_that_name_is_reported_until_it_is_gone, 2),
+        (a_binding_that_grants_another_role_is_replaced_and_changed_rules_are_restored, 2),
     )
 )

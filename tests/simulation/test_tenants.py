@@ -21,9 +21,11 @@ from grove.api.resources import (
     PODCLIQUESETS,
     PODGANGS,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     Resource,
 )
-from grove.api.types.meta import JsonObject, to_wire
+from grove.api.types.meta import JsonObject, Uid, to_wire
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
 from tests.hostile_tenant import (
@@ -40,6 +42,7 @@ from tests.hostile_tenant import (
     training,
     uids_in,
 )
+from tests.simulation.startup_stories import clique, ordered
 from tests.simulation.stories import find_set
 
 EVIL = "evil"
@@ -116,6 +119,31 @@ def test_a_gang_of_another_namespace_does_not_tear_a_set_down() -> None:
         assert everything(world) == before
 
     tell(story)
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+@pytest.mark.parametrize("resource", [ROLES, ROLE_BINDINGS], ids=lambda resource: resource.plural)
+def test_roles_of_another_namespace_grant_and_withhold_nothing(resource: Resource[Any], is_held: bool) -> None:
+    async def story(world: World) -> None:
+        await world.apply({**ordered(clique("a"), clique("b", after=("a",))), "metadata": {"name": "startup"}})
+        await world.settle()
+        before = access_of(world)
+        attack = Attack(resource=resource, claim=Claim.CONTROLLER, is_held=is_held)
+        await forge_all(world.client, attack, victim="default", namespace=EVIL)
+        await world.clock.sleep(A_WHILE)
+        assert access_of(world) == before
+        await world.delete(PODCLIQUESETS, "startup")
+        await world.settle()
+        assert access_of(world) == {}
+        touched = [write for write in world.writes_by("operator") if f"/namespaces/{EVIL}/" in write.request.path]
+        assert touched == []
+
+    tell(story)
+
+
+def access_of(world: World) -> dict[Uid, JsonObject]:
+    roles, bindings = world.objects(ROLES, namespace="default"), world.objects(ROLE_BINDINGS, namespace="default")
+    return {one.metadata.uid: to_wire(one) for one in roles} | {one.metadata.uid: to_wire(one) for one in bindings}
 
 
 def test_pods_of_another_namespace_that_end_well_do_not_complete_a_training_set() -> None:

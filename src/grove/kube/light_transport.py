@@ -5,6 +5,9 @@
 It handles only a GET with the response 200, and a watch. For anything else (an error, a redirect, a broken response) it
 repeats the read with `HttpTransport`, so that a command behaves the same with both. Writes, proxies and credential
 plugins use `HttpTransport` directly.
+
+A program that retries by itself and must stay small (`grove wait`) sets `stays_light`: then an error response is
+returned and a broken connection raises, without `HttpTransport` and its 10 MB.
 """
 
 import asyncio
@@ -20,6 +23,7 @@ from grove.clock import Clock
 from grove.kube.api_errors import ConnectionLost
 from grove.kube.credentials import ClientIdentity, credentials_of
 from grove.kube.kubeconfig import Access
+from grove.kube.response_decoding import check
 from grove.kube.transport import READ_HEADERS, WATCH_SILENCE_SECONDS, Request, Response, user_agent
 
 if TYPE_CHECKING:
@@ -40,9 +44,10 @@ class NotPlain(Exception):
 class LightTransport:
     """A small `Transport`. `async with LightTransport(access, clock) as transport:`; connections are kept alive."""
 
-    def __init__(self, access: Access, clock: Clock) -> None:
+    def __init__(self, access: Access, clock: Clock, *, stays_light: bool = False) -> None:
         self._access = access
         self._clock = clock
+        self._stays_light = stays_light
         self._credentials = credentials_of(access, clock)
         self._url = urlsplit(access.server)
         is_clean = quote(access.server, safe="/:%[]") == access.server
@@ -63,7 +68,14 @@ class LightTransport:
         if self._complete is not None:
             await self._complete.close()
 
+    @property
+    def is_light(self) -> bool:
+        """Return whether no request needed `HttpTransport` so far."""
+        return self._complete is None
+
     async def send(self, request: Request) -> Response:
+        if self._stays_light and self._is_plain(request):
+            return await self._read_with_renewal(request)
         if self._complete is None and self._is_plain(request):
             with suppress(NotPlain):
                 return await self._read(request)
@@ -77,10 +89,12 @@ class LightTransport:
     @asynccontextmanager
     async def _watch(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch on a connection of its own. Anything but a plain start is left to `HttpTransport`."""
-        name = f"GET {self._access.server}{request.path}"
+        name = self._name(request)
         try:
             wire = await self._open_watch(request, name)
-        except NotPlain:
+        except NotPlain as error:
+            if self._stays_light:
+                raise _connection_lost(name, error) from error
             async with self._complete_transport().stream(request) as lines:
                 yield lines
             return
@@ -98,6 +112,8 @@ class LightTransport:
             async with asyncio.timeout(ANSWER_SECONDS):
                 wire.write(_head(request, self._url, identity.token, is_compressed=False))
                 status, headers = _parse(await wire.read_until(b"\r\n\r\n"))
+                if self._stays_light and _is_error(status):
+                    check(request, await _read_response(wire, status, headers))
             is_json = "json" in headers.get("content-type", "")
             is_chunked = headers.get("transfer-encoding", "").lower() == "chunked"
             is_open = status == "HTTP/1.1 200" and is_json and is_chunked and "content-encoding" not in headers
@@ -123,15 +139,29 @@ class LightTransport:
         is_clean = quote(request.path, safe="/:") == request.path
         return self._is_direct and is_clean and request.method == "GET" and not request.body
 
+    async def _read_with_renewal(self, request: Request) -> Response:
+        """Return the response, whatever its status. Credentials that the server rejects are read again."""
+        identity = await self._credentials.current()
+        try:
+            response = await self._read(request)
+            if response.status == 401 and await self._credentials.renew(identity):
+                response = await self._read(request)
+        except NotPlain as error:
+            raise _connection_lost(self._name(request), error) from error
+        return response
+
+    def _name(self, request: Request) -> str:
+        return f"{request.method} {self._access.server}{request.path}"
+
     async def _read(self, request: Request) -> Response:
         identity = await self._credentials.current()
-        name = f"GET {self._access.server}{request.path}"
+        name = self._name(request)
         head = _head(request, self._url, identity.token)
         async with self._slots:
             wire = self._take_idle() or await self._connect(identity, name)
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    response = await _exchange(wire, head)
+                    response = await _exchange(wire, head, takes_errors=self._stays_light)
             except TimeoutError as error:
                 # No retry: it would take as long again.
                 raise ConnectionLost(f"{name}: no response in time") from error
@@ -248,21 +278,37 @@ class _Wire(asyncio.Protocol):
         await self._closed.wait()
 
 
-async def _exchange(wire: _Wire, head: bytes) -> Response:
+async def _exchange(wire: _Wire, head: bytes, *, takes_errors: bool) -> Response:
     """Send the request and return the response. On any error, close the connection and raise."""
     is_kept = False
     try:
         wire.write(head)
         status, headers = _parse(await wire.read_until(b"\r\n\r\n"))
-        if status != "HTTP/1.1 200":
+        if status != "HTTP/1.1 200" and not (takes_errors and _is_error(status)):
             raise NotPlain
-        body = _unpack(await _read_body(wire, headers), headers.get("content-encoding", ""))
+        response = await _read_response(wire, status, headers)
         is_kept = headers.get("connection", "").lower() != "close"
     finally:
         if not is_kept:
             wire.abort()
+    return response
+
+
+async def _read_response(wire: _Wire, status: str, headers: dict[str, str]) -> Response:
+    body = _unpack(await _read_body(wire, headers), headers.get("content-encoding", ""))
     shown = {name: headers[name.lower()] for name in READ_HEADERS if name.lower() in headers}
-    return Response(status=200, body=body, headers=shown)
+    return Response(status=int(status[-3:]), body=body, headers=shown)
+
+
+def _is_error(status: str) -> bool:
+    return status[:-2] in ("HTTP/1.1 4", "HTTP/1.1 5") and status[-2:].isdecimal() and status.isascii()
+
+
+def _connection_lost(name: str, error: NotPlain) -> ConnectionLost:
+    cause = error.__cause__
+    if isinstance(cause, EOFError):
+        return ConnectionLost(f"{name}: the connection broke")
+    return ConnectionLost(f"{name}: {cause or 'the response is not valid'}")
 
 
 async def _watch_lines(wire: _Wire, name: str) -> AsyncIterator[bytes]:

@@ -68,6 +68,8 @@ class ReflectorCallbacks(msgspec.Struct, frozen=True, kw_only=True):
     on_watch_lost: Callable[[], None] = _ignore
     # True: a watch was opened. False: it ended before its time.
     on_watch: Callable[[bool], None] = _ignore
+    # The server could not be reached, or rejected a list or a watch. The reflector tries again.
+    on_error: Callable[[ApiError], None] = _ignore
     # The server lost known objects: its data were restored from a backup.
     on_new_history: Callable[[], None] = _ignore
 
@@ -157,6 +159,7 @@ class Reflector(Generic[T]):
         except ApiError as error:
             if error.is_not_found and self._is_optional:
                 self._set_missing(is_missing=True)
+            self._callbacks.on_error(error)
             return self._back_off(ListAll(failures=state.failures + 1), error)
         self.unreadable = {one.uid: one for one in listing.unreadable}
         if self._store.apply_list(listing, mark):
@@ -262,6 +265,7 @@ class Reflector(Generic[T]):
             return msgspec.structs.replace(again, failures=0) if is_stable else self._back_off(again)
         self.restarts += 1
         self._callbacks.on_watch_lost()
+        self._callbacks.on_error(error)
         if error.is_gone and failures == 0:
             return ListAll(failures=1)
         if error.code in _RESUMABLE:

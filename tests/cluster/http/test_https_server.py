@@ -9,8 +9,8 @@ import pytest
 
 from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
-from grove.cluster.http.https_server import LARGEST_BODY
 from grove.cluster.http.loopback_certificates import make_certificates
+from grove.cluster.http.request_bodies import LARGEST_BODY
 from grove.kube.transport import MERGE_PATCH, Request, Response
 from tests.cluster.apidsl import CONFIGS, PODS, config, pod
 from tests.cluster.served_http import HttpClient, over_http
@@ -135,6 +135,30 @@ def test_a_body_may_be_large_but_not_too_large() -> None:
         )  # fmt: skip
 
     over_http(story)
+
+
+def test_all_bodies_together_are_limited_until_their_requests_are_answered() -> None:
+    small = msgspec.json.encode(config("a"))
+    half = len(small) + 1_000
+
+    async def story(http: HttpClient) -> None:
+        # Two clients that send most of a body, and then nothing.
+        head = f"POST {CONFIGS} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {http.api.token}\r\n"
+        writers = [await http.send_raw(f"{head}Content-Length: 100000\r\n\r\n".encode() + b"x" * half) for _ in "ab"]
+        while http.api.held_body_bytes < 2 * half:
+            assert (await http.send("GET", "/readyz")).status == 200
+        answer = await http.send("POST", CONFIGS, small)
+        assert answer.refusal == (429, "Status", 429, "TooManyRequests")
+        assert answer.headers["Retry-After"] == ["1"]
+        assert "try again later" in answer.json["message"]
+        assert (await http.send("GET", CONFIGS)).status == 200
+        for writer in writers:
+            writer.close()
+        while http.api.held_body_bytes:
+            assert (await http.send("GET", "/readyz")).status == 200
+        assert (await http.send("POST", CONFIGS, small)).status == 201
+
+    over_http(story, most_body_bytes=2 * half + 10)
 
 
 def test_protobuf_is_read_and_answered_in_json() -> None:

@@ -354,6 +354,62 @@ def test_our_definitions_are_those_of_this_version_of_the_program(disk: Disk) ->
     tell(story, disk)
 
 
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+WIDE: JsonObject = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+
+
+async def rules_after_an_upgrade(disk: Disk, change: Callable[[KeptServer, JsonObject], Awaitable[None]]) -> Any:
+    """Return the rules of `view` of this version, and those after a change and another start."""
+    async with serving(disk) as first:
+        role = decoded(await first.ask("GET", f"{ROLES}/view"))
+        await change(first, role)
+    async with serving(disk) as second:
+        return role["rules"], decoded(await second.ask("GET", f"{ROLES}/view"))["rules"]
+
+
+def test_default_roles_that_an_older_version_stored_wider_are_those_of_this_version(disk: Disk) -> None:
+    async def older(server: KeptServer, role: JsonObject) -> None:
+        stored = _served(server, "clusterroles.rbac.authorization.k8s.io")
+        metadata = {key: value for key, value in role["metadata"].items() if key != "annotations"}
+        wider = {**role, "metadata": metadata, "rules": [WIDE, *role["rules"][1:]]}
+        server.server.store.put(stored, "", "view", wider)
+
+    async def story(disk: Disk) -> None:
+        ours, now = await rules_after_an_upgrade(disk, older)
+        assert now == ours
+
+    tell(story, disk)
+
+
+def test_rules_that_a_user_added_to_a_default_role_stay_and_missing_ones_are_added(disk: Disk) -> None:
+    async def change(server: KeptServer, role: JsonObject) -> None:
+        extra = {"apiGroups": ["example.com"], "resources": ["trees"], "verbs": ["get"]}
+        body = {"rules": [extra, *role["rules"][1:]]}
+        assert (await server.ask("PATCH", f"{ROLES}/view", body)).status == 200
+
+    async def story(disk: Disk) -> None:
+        ours, now = await rules_after_an_upgrade(disk, change)
+        assert [rule for rule in now if rule not in ours] == [
+            {"apiGroups": ["example.com"], "resources": ["trees"], "verbs": ["get"]}
+        ]
+        assert [rule for rule in ours if rule not in now] == []
+
+    tell(story, disk)
+
+
+def test_a_default_role_whose_annotation_says_so_is_not_updated(disk: Disk) -> None:
+    async def change(server: KeptServer, _: JsonObject) -> None:
+        annotations = {"rbac.authorization.kubernetes.io/autoupdate": "false"}
+        body = {"metadata": {"annotations": annotations}, "rules": [WIDE]}
+        assert (await server.ask("PATCH", f"{ROLES}/view", body)).status == 200
+
+    async def story(disk: Disk) -> None:
+        _, now = await rules_after_an_upgrade(disk, change)
+        assert now == [WIDE]
+
+    tell(story, disk)
+
+
 def test_our_kinds_stay_when_the_disk_is_full_and_somebody_asks_for_definitions(disk: Disk) -> None:
     async def story(disk: Disk) -> None:
         async with serving(disk) as server:

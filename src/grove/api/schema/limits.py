@@ -21,6 +21,9 @@ LARGEST_COUNT = 100_000
 # Objects of one set, including pods; the default of limits.objectsPerSet in the operator configuration.
 OBJECTS_PER_SET = 100_000
 
+# PodCliques that one PodClique starts after: one for every base replica of a group, each an argument of a container.
+MOST_DEPENDENCIES = 1_000
+
 
 class Limit(msgspec.Struct, frozen=True):
     """A limit of `most` items, characters or units. `each` is the maximum length of an item in a list of names."""
@@ -54,6 +57,7 @@ _DURATION = Limit(64, "the longest duration that Go prints has 24 characters")
 _CLIQUES = Limit(1_000, "with a podSpec of 1.5 KB each, 1,000 cliques fill the 1.5 MiB of a set")
 _GROUPS = Limit(1_000, "a group has a clique of its own, so there are no more groups than cliques")
 _CLIQUE_NAMES = Limit(1_000, "no more than there are cliques", each=_NAME)
+_DEPENDENCIES = Limit(MOST_DEPENDENCIES, "each is an argument of the init container", each=_NAME)
 _GROUP_NAMES = Limit(1_000, "no more than there are groups", each=_NAME)
 _CLAIMS = Limit(1_000, "one for every clique")
 _METRICS = Limit(100, "an autoscaler reads all of them every 15 seconds")
@@ -73,7 +77,7 @@ _INDICES = Limit(LARGEST_COUNT, "no more than there are pods or replicas")
 LIMITS: dict[type[msgspec.Struct], dict[str, Limit]] = {
     NamespacedName: {"namespace": _NAMESPACE, "name": _OBJECT_NAME},
     podclique.AutoScalingConfig: {"metrics": _METRICS},
-    podclique.PodCliqueSpec: {"roleName": _OBJECT_NAME, "replicas": _COUNT, "startsAfter": _CLIQUE_NAMES},
+    podclique.PodCliqueSpec: {"roleName": _OBJECT_NAME, "replicas": _COUNT, "startsAfter": _DEPENDENCIES},
     podclique.PodsSelectedToUpdate: {"completed": _UPDATED_PODS},
     podclique.PodCliqueStatus: {
         "lastErrors": _ERRORS,

@@ -9,6 +9,8 @@ class RoleRule(WireStruct):
     api_groups: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ()
+    # Absent: all objects.
+    resource_names: tuple[str, ...] | None = None
 
 
 class Role(WireStruct):
@@ -25,6 +27,15 @@ class RoleSubject(WireStruct):
     namespace: str = ""
 
 
+class RoleReference(WireStruct):
+    """The role of a RoleBinding. It is immutable."""
+
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
 class RoleBinding(WireStruct):
     metadata: ObjectMeta
+    role_ref: RoleReference = RoleReference()
     subjects: tuple[RoleSubject, ...] = ()

@@ -15,7 +15,7 @@ from grove.api.validation.immutable_fields import change_errors
 from grove.api.validation.object_budget import budget_errors, objects_of_set, size_errors
 from grove.api.validation.object_names import metadata_errors, name_errors
 from grove.api.validation.ratcheting import new_errors
-from grove.api.validation.startup_order import startup_errors
+from grove.api.validation.startup_order import dependency_count_errors, reserved_name_errors, startup_errors
 from grove.api.validation.stored_bytes import byte_errors
 from grove.api.validation.termination_delay import termination_errors
 from grove.api.validation.topology_constraints import (
@@ -77,6 +77,8 @@ def _new_set_errors(
     yield from _errors(pcs, settings, topology_errors(pcs.spec.template, settings, find_binding))
     yield from byte_errors(pcs)
     yield from autoscaling_errors(pcs.spec.template)
+    yield from dependency_count_errors(pcs.spec.template)
+    yield from reserved_name_errors(pcs.spec.template)
 
 
 def _errors(pcs: PodCliqueSet, settings: ValidationOptions, topology: Iterator[FieldError]) -> Iterator[FieldError]:

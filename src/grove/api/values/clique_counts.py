@@ -7,6 +7,9 @@ import msgspec
 # The init container, and its flag. Both are part of Grove's wire (docs/reference/wire.md).
 INIT_CONTAINER = "grove-initc"
 PODCLIQUES_FLAG = "--podcliques"
+# Its volumes.
+TOKEN_VOLUME = "grove-initc-token"
+POD_INFO_VOLUME = "pod-info-vol"
 # Its image in the embedded cluster, which pulls none.
 LOCAL_IMAGE = "grove-operator"
 

@@ -27,10 +27,10 @@ def wait(podcliques: tuple[str, ...], cluster: ClusterOptions) -> None:
     The init container of a pod with a start-up order runs this command. It exits with 0 when all PodCliques have
     started at the same time.
     """
-    from grove.cli.common.connection import run_connected
+    from grove.cli.common.connection import run_waiting
 
     dependencies = _parse(podcliques)
-    run_connected(cluster, lambda connection: _wait(connection, dependencies))
+    run_waiting(cluster, lambda connection: _wait(connection, dependencies))
 
 
 def _parse(podcliques: tuple[str, ...]) -> "tuple[CliqueCount, ...]":

@@ -43,6 +43,11 @@ def run_connected(options: ClusterOptions, main: Callable[[Connection], Awaitabl
     return _run(options, access, main)
 
 
+def run_waiting(options: ClusterOptions, main: Callable[[Connection], Awaitable[R]]) -> R:
+    """Do the same for a command that waits for long and retries by itself: its transport stays light."""
+    return _run(options, _find_access(options), main, stays_light=True)
+
+
 def run_writing(
     options: ClusterOptions, main: Callable[[Connection], Awaitable[R]], *, action: str, is_confirmed: bool
 ) -> R:
@@ -93,18 +98,20 @@ def _confirm(access: Access, action: str) -> None:
         raise UserError("not confirmed, so nothing was changed")
 
 
-def _run(options: ClusterOptions, access: Access, main: Callable[[Connection], Awaitable[R]]) -> R:
+def _run(
+    options: ClusterOptions, access: Access, main: Callable[[Connection], Awaitable[R]], *, stays_light: bool = False
+) -> R:
     async def run() -> R:
-        async with _connect(options, access) as connection:
+        async with _connect(options, access, stays_light=stays_light) as connection:
             return await main(connection)
 
     return asyncio.run(run())
 
 
 @asynccontextmanager
-async def _connect(options: ClusterOptions, access: Access) -> AsyncIterator[Connection]:
+async def _connect(options: ClusterOptions, access: Access, *, stays_light: bool) -> AsyncIterator[Connection]:
     clock = LoopClock.starting_now()
-    async with LightTransport(access, clock) as light:
+    async with LightTransport(access, clock, stays_light=stays_light) as light:
         transport = AnnouncingTransport(light, access)
         try:
             yield Connection(

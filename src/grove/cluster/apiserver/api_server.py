@@ -24,7 +24,7 @@ from grove.cluster.apiserver.admission.webhook_request import (
 )
 from grove.cluster.apiserver.auth.access_reviews import NAMESPACED, AccessReviews
 from grove.cluster.apiserver.auth.rbac_authorizer import RBAC, RBACAuthorizer, get_attributes
-from grove.cluster.apiserver.auth.rbac_defaults import store_rbac_defaults
+from grove.cluster.apiserver.auth.rbac_defaults import store_rbac_defaults, update_rbac_defaults
 from grove.cluster.apiserver.auth.tokens import ACCOUNTS, Authenticator, request_token
 from grove.cluster.apiserver.auth.user_info import ADMIN, UserInfo
 from grove.cluster.apiserver.codec.content_negotiation import Form, negotiate_form, reduce_to_metadata
@@ -122,7 +122,7 @@ class ApiServer:
         if self.store.persister is not None:
             # Not on the first request: if the disk is full, the rollback of that request would remove Grove's CRDs.
             self._crds.update_own_crds()
-            store_rbac_defaults(self._context)
+            update_rbac_defaults(self._context)
 
     def authorize(self, request: Request, user: UserInfo) -> None:
         """Raise `StatusError` unless RBAC allows the request. In-process requests are not authorized."""

@@ -11,7 +11,6 @@ from urllib.parse import unquote
 import structlog
 from aiohttp import web
 from aiohttp.client_exceptions import ClientConnectionResetError
-from aiohttp.web_protocol import RequestPayloadError
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from grove.clock import LoopClock
@@ -19,6 +18,7 @@ from grove.cluster.apiserver.api_server import ApiServer, Stream, is_stream
 from grove.cluster.apiserver.auth.user_info import ADMIN, UserInfo, impersonate
 from grove.cluster.apiserver.status_errors import StatusError, internal_error
 from grove.cluster.http.loopback_certificates import Certificates, make_certificates
+from grove.cluster.http.request_bodies import LARGEST_BODY, MOST_BODY_BYTES, RequestBodies
 from grove.cluster.http.webhook_client import WebhookClient
 from grove.errors import require
 from grove.kube.api_errors import ApiError
@@ -28,8 +28,6 @@ from grove.listener import ConnectionLimits, HttpListener
 log = structlog.get_logger()
 
 ADDRESS = "127.0.0.1"
-# The limit of a real API server.
-LARGEST_BODY = 3 * 1024 * 1024
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _JSON = "application/json"
 _EXTRA = "impersonate-extra-"
@@ -40,16 +38,22 @@ LIMITS = ConnectionLimits(
     shutdown_seconds=0.2,
     largest_body=LARGEST_BODY,
 )
-_BODY_SECONDS = 60.0
 
 
 class HttpApi:
     """An HTTPS server for one `ApiServer`. Every path requires this token or one of a service account."""
 
     def __init__(
-        self, server: ApiServer, *, token: str, port: int = 0, certificates: Certificates | None = None
+        self,
+        server: ApiServer,
+        *,
+        token: str,
+        port: int = 0,
+        certificates: Certificates | None = None,
+        most_body_bytes: int = MOST_BODY_BYTES,
     ) -> None:
         self.token = token
+        self._bodies = RequestBodies(most_body_bytes)
         self._server = server
         # The machine's clock: clients check certificates by it, not by the cluster's clock.
         self._certificates = certificates or make_certificates(LoopClock.starting_now().now())
@@ -89,6 +93,11 @@ class HttpApi:
         """Return the number of open watches and followed logs."""
         return len(self._streams)
 
+    @property
+    def held_body_bytes(self) -> int:
+        """Return the size of all request bodies in memory."""
+        return self._bodies.held_bytes
+
     async def start(self) -> None:
         """Listen on the port. Raises `OSError` if it is in use."""
         await self._listener.start(ADDRESS, self._requested_port)
@@ -104,11 +113,8 @@ class HttpApi:
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         try:
             user = self._user_of(http)
-            request = await _read(http)
-            self._server.authorize(request, user)
-            if is_stream(request):
-                return await self._stream(http, request)
-            return _to_http(await self._server.serve(request, user))
+            answer = await self._serve(http, user)
+            return await self._stream(http, answer) if isinstance(answer, Request) else answer
         except StatusError as error:
             return _to_http(error.response())
         except (ClientConnectionResetError, asyncio.CancelledError):
@@ -116,6 +122,15 @@ class HttpApi:
         except Exception:
             log.exception("request failed", method=http.method, path=http.path)
             return _to_http(internal_error().response())
+
+    async def _serve(self, http: web.BaseRequest, user: UserInfo) -> web.Response | Request:
+        """Return the response; for a stream only its request, without a body: streams stay open for long."""
+        async with self._bodies.read(http) as body:
+            request = _to_request(http, body)
+            self._server.authorize(request, user)
+            if is_stream(request):
+                return _to_request(http, b"")
+            return _to_http(await self._server.serve(request, user))
 
     def _user_of(self, http: web.BaseRequest) -> UserInfo:
         """Return the user of the request's token. Raises 401 or 403."""
@@ -165,18 +180,7 @@ async def _send_lines(http: web.BaseRequest, stream: Stream) -> web.StreamRespon
     return response
 
 
-async def _read(http: web.BaseRequest) -> Request:
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            body = await http.read() if http.body_exists else b""
-    except TimeoutError:
-        message = f"the body did not arrive within {_BODY_SECONDS:g} s"
-        raise StatusError(408, "RequestTimeout", message) from None
-    except web.HTTPRequestEntityTooLarge:
-        message = f"Request entity too large: limit is {LARGEST_BODY}"
-        raise StatusError(413, "RequestEntityTooLarge", message) from None
-    except RequestPayloadError:
-        raise StatusError(400, "BadRequest", "the request body is incomplete or does not match its headers") from None
+def _to_request(http: web.BaseRequest, body: bytes) -> Request:
     url, headers = http.rel_url, http.headers
     return Request(
         method=http.method,

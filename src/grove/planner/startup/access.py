@@ -11,8 +11,8 @@ from grove.api import labels, names
 from grove.api.resources import PODCLIQUES, ROLE_BINDINGS, ROLES, Resource
 from grove.api.startup_order import dependencies_by_clique
 from grove.api.types.meta import JsonObject, to_wire
-from grove.api.types.rbac import RoleRule, RoleSubject
-from grove.planner.actions import WHOLE_SET, Action, Chain, Create, CreateRejection, Patch, chain
+from grove.api.types.rbac import RoleReference, RoleRule, RoleSubject
+from grove.planner.actions import WHOLE_SET, Action, Chain, Create, CreateRejection, Patch, chain, delete_object
 from grove.planner.child_manifests import build_owner
 from grove.planner.child_sync import Retries
 from grove.planner.snapshot import SetContext, Snapshot
@@ -61,11 +61,16 @@ def _plan_binding(snapshot: Snapshot) -> Iterator[Action]:
     bound = () if binding is None else binding.subjects
     subjects = _subjects(snapshot, bound)
     wire = [to_wire(one) for one in subjects]
+    reference = RoleReference(api_group=ROLES.group, kind=ROLES.kind, name=name)
     if binding is None:
-        reference = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": name}
-        content = {"roleRef": reference, "subjects": wire}
+        content = {"roleRef": to_wire(reference), "subjects": wire}
         yield _create(context, ROLE_BINDINGS, labels.COMPONENT_ROLE_BINDING, content)
-    elif bound != subjects and not binding.metadata.is_terminating:
+    elif binding.metadata.is_terminating:
+        return
+    elif binding.role_ref != reference:
+        # Never grant another role to the accounts of the set. The reference cannot be changed, only the whole binding.
+        yield delete_object(ROLE_BINDINGS, binding.metadata, "it grants another role than that of the set")
+    elif bound != subjects:
         yield Patch(
             resource=ROLE_BINDINGS,
             namespace=context.namespace,

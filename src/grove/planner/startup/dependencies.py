@@ -20,10 +20,15 @@ class StartupOrder:
         self._replica_index = replica_index
         self._after = dependencies_by_clique(context.spec.template)
         self._groups = {name: config for config in context.groups for name in config.clique_names}
+        # The base replicas of a group share the tuples: each may have a thousand names.
+        self._in_base_gang: dict[str, tuple[str, ...]] = {}
 
     def in_base_gang(self, clique: str) -> tuple[str, ...]:
         """Return what a clique of the base gang starts after. Of a member: that clique in every group replica of it."""
-        return tuple(name for before in self._after.get(clique, ()) for name in self._base_names(before))
+        if clique not in self._in_base_gang:
+            names_before = (name for before in self._after.get(clique, ()) for name in self._base_names(before))
+            self._in_base_gang[clique] = tuple(names_before)
+        return self._in_base_gang[clique]
 
     def in_scaled_gang(self, clique: str, group: GroupConfig, group_replica_index: int) -> tuple[str, ...]:
         """Return what a clique of a scaled gang starts after: only members of its own group replica."""

@@ -9,12 +9,16 @@ from typing import Any
 
 from grove.api import labels
 from grove.api.types.meta import JsonObject
-from grove.api.values.clique_counts import INIT_CONTAINER, PODCLIQUES_FLAG, CliqueCount
+from grove.api.values.clique_counts import (
+    INIT_CONTAINER,
+    POD_INFO_VOLUME,
+    PODCLIQUES_FLAG,
+    TOKEN_VOLUME,
+    CliqueCount,
+)
 from grove.planner.desired_state import DesiredClique
 from grove.planner.views import CliqueView
 
-TOKEN_VOLUME = "grove-initc-token"
-POD_INFO_VOLUME = "pod-info-vol"
 # Kubernetes renews the token before it expires.
 TOKEN_SECONDS = 3600
 # Small, but enough to start quickly; equal, so that a pod of the class Guaranteed stays one.

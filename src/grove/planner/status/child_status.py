@@ -16,9 +16,7 @@ from grove.api.types.meta import (
 )
 from grove.api.types.podclique import CliqueRollingUpdateProgress, PodCliqueStatus
 from grove.api.types.podcliquescalinggroup import GroupRollingUpdateProgress, PodCliqueScalingGroup, ScalingGroupStatus
-from grove.api.types.podcliqueset import (
-    GroupConfig,
-)
+from grove.api.types.podcliqueset import GroupConfig
 from grove.api.types.podgang import GangPhase, PodGang, PodGangStatus
 from grove.backends.base import SchedulerMessage
 from grove.planner.actions import EventRecord, Severity, StatusPriority, StatusWrite, subject_of
@@ -28,6 +26,7 @@ from grove.planner.rollout.clique_update import CliqueRoll
 from grove.planner.rollout.group_update import GroupRoll
 from grove.planner.rollout.update_progress import clique_update_progress, group_update_progress
 from grove.planner.snapshot import SetContext
+from grove.planner.startup.stored_minimum import loses_minimum
 from grove.planner.status.availability import (
     ConditionResult,
     GroupReplica,
@@ -75,9 +74,8 @@ def clique_status(
     progress = old.rolling_update_progress if roll is None else roll.progress
     conditions = _clique_conditions(clique, backoff, now)
     status = _build_clique_status(context, template_name, clique, conditions, progress)
-    priority = status_priority(
-        is_durable=_is_durable_change(old, status), is_transition=clique.ready_count == clique.replicas
-    )
+    is_durable = _is_durable_change(old, status) or loses_minimum(context, clique, status)
+    priority = status_priority(is_durable=is_durable, is_transition=clique.ready_count == clique.replicas)
     delay = effective_delay(context, metadata)
     write = write_status(PODCLIQUES, metadata, old, status, priority, delay=delay, is_training=context.is_training)
     if status.updated_replicas < old.updated_replicas:

@@ -51,6 +51,11 @@ def check_escalation(context: Context, target: RequestInfo, new: JsonObject) -> 
         raise forbidden(target.resource_info, name, f"{why}\n{lines}")
 
 
+def is_covered(rule: JsonObject, rules: list[JsonObject]) -> bool:
+    """Return whether these rules together grant everything that one rule grants."""
+    return all(any(_rule_covers(own, permission) for own in rules) for permission in _break_down([rule]))
+
+
 def _rules_of_role(
     context: Context, authorizer: RBACAuthorizer, target: RequestInfo, reference: JsonObject
 ) -> list[JsonObject]:
