@@ -8,7 +8,7 @@ RUN python -m venv --without-pip /opt/grove
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src
 # Only what is published as a wheel, in the versions that the tests run with.
-RUN pip --python /opt/grove/bin/python install --no-cache-dir --only-binary :all: --no-binary grove \
+RUN pip --python /opt/grove/bin/python install --no-cache-dir --only-binary :all: --no-binary grove-operator \
     --constraint constraints.txt .
 
 FROM python:${PYTHON}-slim
