@@ -81,10 +81,11 @@ lint: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The real control plane and a client in Go, built once into a cache outside the tree.
+# The real control plane, a client in Go, helm and promtool, built once into a cache outside the tree.
 # KUBE_VERSION=1.35.8: the oldest that we support.
 kube: $(DEV)
 	$(BIN)/python -m tests.kube.controlplane.build
+	$(BIN)/python -m tests.kube.tools.build
 
 # A file stays on one worker: its tests share a control plane. In the order of `tests/conftest.py`, the longest first;
 # pytest-xdist by itself would keep files of few tests for the end, and some of those take minutes.

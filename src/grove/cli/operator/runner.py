@@ -121,9 +121,12 @@ class _Operator:
     async def _serve_webhooks(self, options: WebhookOptions) -> None:
         """Serve webhooks. Every replica does, because the API server calls any of them."""
         client = Client(InstrumentedTransport(self._transport, self._metrics, self._health), self._clock)
-        webhooks = WebhookApp(client, self._clock, Random(self._random.random()), options)
+        webhooks = WebhookApp(
+            client, self._clock, Random(self._random.random()), options, self._metrics.webhooks.observe
+        )
         self._health.webhooks_ready = lambda: webhooks.is_ready
         self._health.webhook_error = lambda: webhooks.error
+        self._metrics.webhooks.certificate_end = lambda: webhooks.certificate_end
         await webhooks.run()
 
     async def _lead(self, stop: asyncio.Event) -> None:
