@@ -40,6 +40,8 @@ class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
     secret_name: str
     service_name: str = "grove-operator"
     url: str = ""
+    # Review only writes in these namespaces; empty: all.
+    watch_namespaces: tuple[str, ...] = ()
     is_manual: bool = False
     certificate_dir: Path | None = None
     authorizer: AuthorizerOptions | None = None
@@ -162,6 +164,7 @@ def _bodies(options: WebhookOptions, ca_bundle: str) -> tuple[JsonObject, ...]:
         ca_bundle=ca_bundle,
         has_authorizer=authorizer is not None,
         operator_user=authorizer.operator_user if authorizer else "",
+        namespaces=options.watch_namespaces,
     )
 
 
