@@ -73,7 +73,7 @@ def test_every_pinned_version_is_one_that_the_distribution_accepts(wheel: Path) 
 
 
 def test_the_krew_manifest_names_the_plugin_and_runs_its_launcher() -> None:
-    folder = ROOT / "packaging" / "krew"
+    folder = ROOT / "release" / "krew"
     manifest = yaml.safe_load((folder / "grove.yaml").read_text())
     assert (manifest["kind"], manifest["metadata"]["name"]) == ("Plugin", "grove")
     (platform,) = manifest["spec"]["platforms"]

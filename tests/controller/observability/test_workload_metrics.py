@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from grove.api.types.meta import ObjectMeta
+from grove.api.types.meta import ObjectMeta, Uid
 from grove.api.types.podclique import PodClique, PodCliqueSpec
 from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetStatus, SetUpdateProgress
 from grove.clock import LoopClock
@@ -72,7 +72,7 @@ def updating(name: str, minutes: int) -> PodCliqueSet:
         total_pod_cliques_count=3,
         total_pod_clique_scaling_groups_count=1,
     )
-    metadata = ObjectMeta(name=name, namespace="a", uid=name, resource_version="1")
+    metadata = ObjectMeta(name=name, namespace="a", uid=Uid(name), resource_version="1")
     return PodCliqueSet(metadata=metadata, status=PodCliqueSetStatus(update_progress=progress))
 
 

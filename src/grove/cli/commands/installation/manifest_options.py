@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
 from grove.cli.common.options import UsageError
 
@@ -48,12 +49,13 @@ def optional_objects_options(command: Callable[..., R]) -> Callable[..., R]:
 def _build(flags: dict[str, bool], issuer: str) -> "OptionalObjects":
     from grove.installation.install_options import Issuer, OptionalObjects
 
+    optional = msgspec.convert(flags, OptionalObjects)
     if not issuer:
-        return OptionalObjects(**flags)
+        return optional
     kind, _, name = issuer.partition("/")
     if kind not in ("ClusterIssuer", "Issuer") or not name:
         raise UsageError(f"--cert-manager-issuer {issuer}: write ClusterIssuer/NAME or Issuer/NAME")
-    return OptionalObjects(**flags, issuer=Issuer(kind=kind, name=name))
+    return msgspec.structs.replace(optional, issuer=Issuer(kind=kind, name=name))
 
 
 def parse_namespaces(text: str) -> tuple[str, ...]:
