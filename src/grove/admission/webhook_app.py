@@ -65,7 +65,9 @@ class WebhookApp:
         self._options = options
         self._tls = tls = LiveContext()
         handler = AdmissionHandler(CrossLoopReader(client), options.settings, options.authorizer)
-        self._server = WebhookServer(handler, tls, host=options.host, port=options.port, on_review=on_review)
+        self._server = WebhookServer(
+            handler, tls, host=options.host, port=options.port, on_review=on_review, monotonic=clock.monotonic
+        )
         self._cert_rotator = build_cert_rotator(client, clock, random, options, tls)
 
     @property

@@ -61,9 +61,11 @@ class WebhookServer:
         host: str,
         port: int,
         on_review: ReviewListener = lambda _path, _result, _seconds: None,
+        monotonic: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._handler = handler
         self._on_review = on_review
+        self._monotonic = monotonic
         self._host = host
         self._wanted_port = port
         # An API server never compresses bodies. Do not decompress: a small body could become huge.
@@ -93,11 +95,11 @@ class WebhookServer:
 
     async def _respond(self, http: web.BaseRequest) -> web.StreamResponse:
         """Answer a request, and report reviews with their result and duration. Unknown paths are not reported."""
-        start = asyncio.get_running_loop().time()
+        start = self._monotonic()
         response, is_allowed = await self._respond_safely(http)
         if self._handler.find_handler(http.path) is not None:
             result = "error" if is_allowed is None else "allowed" if is_allowed else "rejected"
-            self._on_review(http.path.rpartition("/")[2], result, asyncio.get_running_loop().time() - start)
+            self._on_review(http.path.rpartition("/")[2], result, self._monotonic() - start)
         return response
 
     async def _respond_safely(self, http: web.BaseRequest) -> tuple[web.Response, bool | None]:
