@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+HASH = "--hash"
+
 
 class ArchiveInfo(msgspec.Struct, frozen=True):
     hashes: dict[str, str] = {}
@@ -54,7 +56,7 @@ def requirement_lines(report: InstallReport, wheel: Path) -> str:
     """Return one line per package, sorted. The wheel itself is left out: it is next to the file."""
     own = wheel.name.split("-")[0].replace("_", "-")
     lines = [
-        f"{one.metadata.name}=={one.metadata.version} --hash=sha256:{one.download_info.archive_info.hashes['sha256']}\n"
+        f"{one.metadata.name}=={one.metadata.version} {HASH}=sha256:{one.download_info.archive_info.hashes['sha256']}\n"
         for one in report.install
         if one.metadata.name.replace("_", "-") != own
     ]

@@ -11,7 +11,7 @@ import yaml
 from grove import __version__
 from release.__main__ import CHECKSUMS, build_release, sha256
 from release.archives import package_chart
-from release.lock import ArchiveInfo, DownloadInfo, InstallItem, InstallReport, PackageMetadata, requirement_lines
+from release.lock import HASH, ArchiveInfo, DownloadInfo, InstallItem, InstallReport, PackageMetadata, requirement_lines
 from tests.helm_chart import CHART, chart_version
 from tests.markdown import ROOT
 
@@ -70,7 +70,7 @@ def test_the_lock_has_hashes_and_no_address() -> None:
 
     report = InstallReport(install=(item("b"), item("A"), item("grove-operator")))
     text = requirement_lines(report, Path("grove_operator-1-py3-none-any.whl"))
-    assert text == "A==1 --hash=sha256:AA\nb==1 --hash=sha256:bb\n"
+    assert text == f"A==1 {HASH}=sha256:AA\nb==1 {HASH}=sha256:bb\n"
 
 
 # --- the image -------------------------------------------------------------------------------------------------------
