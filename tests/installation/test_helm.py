@@ -32,7 +32,7 @@ SERVER = {"webhooks": {"port": 9443}, "healthProbes": {"port": 9444}, "metrics":
 EVERYTHING: JsonObject = {
     "image": {"repository": "registry.example/grove-operator", "tag": "1"},
     "replicas": 3,
-    "resources": {"requests": {"cpu": "2", "memory": "4Gi"}},
+    "resources": {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "8Gi"}},
     "priorityClassName": "",
     "watchNamespaces": ["team-a", "team-b"],
     "config": {
@@ -169,7 +169,8 @@ def package(folder: Path, version: str, port: int, mark: str) -> Chart:
     service.write_text(head + "spec: {type: ExternalName, externalName: localhost}\n")
     gangs = source / "files" / "crds" / "scheduler.grove.io_podgangs.yaml"
     text = gangs.read_text()
-    gangs.write_text(text.replace("metadata:\n", f"metadata:\n  annotations: {{mark: {mark}}}\n", 1))
+    assert "metadata: {name" in text
+    gangs.write_text(text.replace("metadata: {name", f"metadata: {{annotations: {{mark: {mark}}}, name", 1))
     helm(folder, "package", str(source), "--version", version, "--destination", str(folder))
     return Chart(folder / f"grove-operator-{version}.tgz", version)
 

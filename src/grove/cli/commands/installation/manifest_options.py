@@ -69,12 +69,12 @@ def parse_namespaces(text: str) -> tuple[str, ...]:
     return names
 
 
-def parse_resources(requests: str, limits: str) -> dict[str, dict[str, str]] | None:
-    """Return the resources of the container; None: the defaults. Raises `UsageError`."""
-    if not requests and not limits:
-        return None
+def parse_resources(requests: str, limits: str) -> dict[str, dict[str, str]]:
+    """Return the resources of the container. What is not named has its default. Raises `UsageError`."""
+    from grove.installation.install_options import DEFAULT_RESOURCES
+
     parts = {"requests": _parse_amounts("--requests", requests), "limits": _parse_amounts("--limits", limits)}
-    return {name: amounts for name, amounts in parts.items() if amounts}
+    return {name: {**DEFAULT_RESOURCES[name], **amounts} for name, amounts in parts.items()}
 
 
 def _parse_amounts(option: str, text: str) -> dict[str, str]:
