@@ -67,10 +67,10 @@ def _direct(wanted: list[Requirement], components: list[dict[str, Any]]) -> list
 
 def _component(one: Distribution, scope: str) -> dict[str, Any]:
     reference = _reference(one.name, one.version)
-    expression = one.metadata.get("License-Expression")
-    declared = one.metadata.get("License")
+    expression = _field(one, "License-Expression")
+    declared = _field(one, "License")
     # Some have the whole text of the license in this field.
-    named = declared if declared and "\n" not in declared else None
+    named = declared if "\n" not in declared else ""
     licenses = [{"expression": expression}] if expression else [{"license": {"name": named}}] if named else []
     return {
         "type": "library",
@@ -81,6 +81,10 @@ def _component(one: Distribution, scope: str) -> dict[str, Any]:
         "scope": scope,
         **({"licenses": licenses} if licenses else {}),
     }
+
+
+def _field(one: Distribution, name: str) -> str:
+    return str(one.metadata[name]) if name in one.metadata else ""
 
 
 def _reference(name: str, version: str) -> str:

@@ -31,7 +31,8 @@ def test_a_release_has_everything_and_its_checksums_are_right(dist: Path) -> Non
         f"grove-{__version__}.yaml", f"grove-crds-{__version__}.yaml", f"grove-operator-{chart_version()}.tgz",
         f"grove-operator-{__version__}.cdx.json", f"kubectl-grove-{__version__}.tar.gz", "krew-grove.yaml", CHECKSUMS,
     }  # fmt: skip
-    sums = dict(reversed(line.split("  ")) for line in (dist / CHECKSUMS).read_text().splitlines())
+    lines = (dist / CHECKSUMS).read_text().splitlines()
+    sums = {name: found for found, _, name in (line.partition("  ") for line in lines)}
     assert sorted(sums) == sorted(names - {CHECKSUMS})
     assert [name for name, found in sums.items() if sha256(dist / name) != found] == []
     krew = yaml.safe_load((dist / "krew-grove.yaml").read_text())["spec"]
