@@ -1,6 +1,8 @@
 """The chart with helm itself: what it renders, and its whole life on a real control plane."""
 
+import re
 import shutil
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from grove.api.types.meta import JsonObject
 from grove.api.types.operatorconfiguration import read_configuration
 from grove.installation.install_options import Issuer, OptionalObjects, plan_installation
 from grove.installation.manifests import installation_objects
+from release.archives import package_chart
 from tests.cli.console import attempts, yaml_documents
 from tests.e2e.installation import ACCOUNT, FREE_PORTS, NAMESPACE
 from tests.e2e.operators import Operator
@@ -124,6 +127,11 @@ def test_the_chart_renders_the_objects_of_grove_manifests(tmp_path: Path, values
     asked = values.get("config", {})
     assert configuration.authorizer.enabled == asked.get("authorizer", {}).get("enabled", False)
     assert installation.is_manual == (values.get("certificates", {}).get("mode", "own") != "own")
+
+
+def test_the_package_of_a_release_renders_what_the_folder_renders(tmp_path: Path) -> None:
+    packed = str(package_chart(CHART, tmp_path))
+    assert helm(tmp_path, "template", RELEASE, packed) == helm(tmp_path, "template", RELEASE, str(CHART))
 
 
 def test_helm_lint_finds_nothing(tmp_path: Path) -> None:
@@ -254,11 +262,15 @@ def test_install_upgrade_rollback_and_uninstall_with_a_running_set(life: Life) -
     before = every_object(life)
     life.helm("install", RELEASE, str(life.one.path), "--set", "crds.keep=false", "--set", "image.tag=one")
     await_our_kinds(life.plane)
-    with life.operator("first"):
+    with life.operator("first") as operator:
         life.plane.kubectl("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
         life.plane.kubectl("wait", "--for=condition=Available", "pcs/chat", "--timeout=180s")
         running = life.pods()
         assert len(running) == 10
+        scraped = scrape(operator)
+    assert scraped["grove_leader"] == 1
+    assert scraped['grove_webhook_requests_total{result="allowed",webhook="validate-podcliqueset"}'] >= 1
+    assert scraped["grove_webhook_certificate_expiry_timestamp_seconds"] > 7 * 86400
     assert life.mark() == "one"
 
     life.helm("upgrade", RELEASE, str(life.two.path), "--reuse-values", "--set", "image.tag=two,replicas=3")
@@ -285,6 +297,32 @@ def test_install_upgrade_rollback_and_uninstall_with_a_running_set(life: Life) -
     life.plane.kubectl("delete", "secret", "grove-webhook-server-cert", "-n", NAMESPACE)
     until(lambda: every_object(life) <= before)
     assert every_object(life) == before
+
+
+def scrape(operator: Operator) -> dict[str, float]:
+    """The series of the operator's metrics page, by name and labels."""
+    (url, *_) = re.findall(r'"metrics":"([^"]+)"', operator.words)
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
+
+
+def test_an_operator_for_one_namespace_needs_its_roles_only(life: Life) -> None:
+    life.plane.kubectl("create", "namespace", "team")
+    life.helm("install", RELEASE, str(life.one.path), "--set", "crds.keep=false", "--set", "watchNamespaces={team}")
+    await_our_kinds(life.plane)
+    example = str(ROOT / "examples" / "quickstart.yaml")
+    with life.operator("scoped") as operator:
+        life.plane.kubectl("apply", "-n", "default", "-f", example)
+        life.plane.kubectl("apply", "-n", "team", "-f", example)
+        life.plane.kubectl("wait", "-n", "team", "--for=condition=Available", "pcs/chat", "--timeout=120s")
+        assert life.pods() == {}
+        assert 'grove_sets{namespace="team",phase="Running"}' in scrape(operator)
+        life.plane.kubectl("delete", "pcs", "chat", "-n", "default", "--timeout=60s")
+        life.plane.kubectl("delete", "pcs", "chat", "-n", "team", "--timeout=120s")
+        assert '"code":403' not in operator.words
+    life.helm("uninstall", RELEASE)
+    until(lambda: life.plane.user("admin").attempt("get", "crd", "podgangs.scheduler.grove.io").code != 0)
 
 
 def test_uninstall_keeps_the_definitions_and_a_new_release_takes_them_over(life: Life) -> None:
