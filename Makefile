@@ -19,7 +19,7 @@ export KUBE_VERSION
 # Without compiled files every process would compile the sources again: seconds for each command and each test worker.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up test test-all crashes storm fuzz mutants lint kube test-kube bench bench-kube format clean
+.PHONY: help up test test-all crashes storm fuzz mutants lint kube test-kube bench bench-kube release format clean
 
 help:
 	@echo "make up         start a cluster on this machine with examples/quickstart.yaml"
@@ -31,6 +31,7 @@ help:
 	@echo "make storm      random interleavings: SEEDS=20000 START=0"
 	@echo "make fuzz       hostile requests to the embedded API: REQUESTS=200000 START=0"
 	@echo "make mutants    inject known faults, and check that the quick tests catch each"
+	@echo "make release    sdist, wheel, manifests, chart, kubectl plugin, SBOM and checksums into dist/"
 	@echo "make bench      figures on the embedded cluster; make bench-kube: on a real control plane"
 
 $(BIN)/python:
@@ -81,10 +82,11 @@ lint: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The real control plane and a client in Go, built once into a cache outside the tree.
+# The real control plane, a client in Go, helm and promtool, built once into a cache outside the tree.
 # KUBE_VERSION=1.35.8: the oldest that we support.
 kube: $(DEV)
 	$(BIN)/python -m tests.kube.controlplane.build
+	$(BIN)/python -m tests.kube.tools.build
 
 # A file stays on one worker: its tests share a control plane. In the order of `tests/conftest.py`, the longest first;
 # pytest-xdist by itself would keep files of few tests for the end, and some of those take minutes.
@@ -100,9 +102,13 @@ bench-kube: kube
 	$(BIN)/python -m bench.rollout
 	$(BIN)/python -m bench.gangs
 
+# ADDRESS: where the files will be downloaded from. LOCK=--no-lock: without an index of packages.
+release: $(DEV)
+	$(BIN)/python -m release --address '$(or $(ADDRESS),ADDRESS)' $(LOCK)
+
 format: $(DEV)
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

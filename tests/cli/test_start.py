@@ -69,5 +69,5 @@ def test_without_the_embedded_cluster_up_says_how_to_install_it(tmp_path: Path) 
         cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (
-        1, "", "grove: the embedded cluster is not installed; `pip install 'grove[local]'` adds it\n",
+        1, "", "grove: the embedded cluster is not installed; `pip install 'grove-operator[local]'` adds it\n",
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """Build and run the webhooks of the operator: certificate, server, registration. Every replica runs them."""
 
 import asyncio
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -14,9 +15,9 @@ from grove.admission.cert_source import CertSource, FileCertSource, SecretCertSo
 from grove.admission.handler import AdmissionHandler
 from grove.admission.thread import CrossLoopReader, ServerThread
 from grove.admission.tls import LiveContext
-from grove.admission.webhook_certificates import Lifetimes
+from grove.admission.webhook_certificates import Lifetimes, read_certificates
 from grove.admission.webhook_config_sync import Configurations
-from grove.admission.webhook_server import WebhookServer, host_of_url
+from grove.admission.webhook_server import ReviewListener, WebhookServer, host_of_url
 from grove.api.types.meta import JsonObject
 from grove.api.validation.validation_options import ValidationOptions
 from grove.clock import Clock
@@ -39,6 +40,8 @@ class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
     secret_name: str
     service_name: str = "grove-operator"
     url: str = ""
+    # Review only writes in these namespaces; empty: all.
+    watch_namespaces: tuple[str, ...] = ()
     is_manual: bool = False
     certificate_dir: Path | None = None
     authorizer: AuthorizerOptions | None = None
@@ -49,19 +52,34 @@ class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
 class WebhookApp:
     """The webhook server with its certificate. `run` until cancelled."""
 
-    def __init__(self, client: Client, clock: Clock, random: Random, options: WebhookOptions) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        random: Random,
+        options: WebhookOptions,
+        on_review: ReviewListener = lambda _path, _result, _seconds: None,
+    ) -> None:
         self._client = client
         self._clock = clock
         self._options = options
-        tls = LiveContext()
+        self._tls = tls = LiveContext()
         handler = AdmissionHandler(CrossLoopReader(client), options.settings, options.authorizer)
-        self._server = WebhookServer(handler, tls, host=options.host, port=options.port)
+        self._server = WebhookServer(
+            handler, tls, host=options.host, port=options.port, on_review=on_review, monotonic=clock.monotonic
+        )
         self._cert_rotator = build_cert_rotator(client, clock, random, options, tls)
 
     @property
     def is_ready(self) -> bool:
         """Return whether it listens with a certificate that the webhook configurations trust."""
         return self._server.port > 0 and self._cert_rotator.is_ready
+
+    @property
+    def certificate_end(self) -> datetime | None:
+        """Return when the served certificate expires; None: none is served."""
+        found = read_certificates(self._tls.certificate)
+        return found[0].not_valid_after_utc if found else None
 
     @property
     def error(self) -> str:
@@ -148,6 +166,7 @@ def _bodies(options: WebhookOptions, ca_bundle: str) -> tuple[JsonObject, ...]:
         ca_bundle=ca_bundle,
         has_authorizer=authorizer is not None,
         operator_user=authorizer.operator_user if authorizer else "",
+        namespaces=options.watch_namespaces,
     )
 
 

@@ -6,6 +6,7 @@ connections, `thread.py` has the thread.
 
 import asyncio
 import traceback
+from collections.abc import Callable
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -41,6 +42,10 @@ LIMITS = ConnectionLimits(
 _ANSWER_SECONDS = 8.0
 
 
+# Called with the last part of the path, the result and the seconds, on the thread of the server.
+ReviewListener = Callable[[str, str, float], None]
+
+
 class BusyError(Exception):
     """An error for a request that must be retried later: too many are in progress."""
 
@@ -48,8 +53,19 @@ class BusyError(Exception):
 class WebhookServer:
     """The server: `start`, then `stop`. The `LiveContext` has its certificate."""
 
-    def __init__(self, handler: AdmissionHandler, tls: LiveContext, *, host: str, port: int) -> None:
+    def __init__(
+        self,
+        handler: AdmissionHandler,
+        tls: LiveContext,
+        *,
+        host: str,
+        port: int,
+        on_review: ReviewListener = lambda _path, _result, _seconds: None,
+        monotonic: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._handler = handler
+        self._on_review = on_review
+        self._monotonic = monotonic
         self._host = host
         self._wanted_port = port
         # An API server never compresses bodies. Do not decompress: a small body could become huge.
@@ -78,36 +94,46 @@ class WebhookServer:
         await self._listener.stop()
 
     async def _respond(self, http: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request, and report reviews with their result and duration. Unknown paths are not reported."""
+        start = self._monotonic()
+        response, is_allowed = await self._respond_safely(http)
+        if self._handler.find_handler(http.path) is not None:
+            result = "error" if is_allowed is None else "allowed" if is_allowed else "rejected"
+            self._on_review(http.path.rpartition("/")[2], result, self._monotonic() - start)
+        return response
+
+    async def _respond_safely(self, http: web.BaseRequest) -> tuple[web.Response, bool | None]:
+        """Return the response and whether the write is allowed; None: the review failed."""
         self._request_count += 1
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return await self._handle(http)
         except MalformedReviewError as error:
-            return _text(400, str(error))
+            return _text(400, str(error)), None
         except OversizedReviewError as error:
-            return _text(413, str(error))
+            return _text(413, str(error)), None
         except BusyError as error:
-            return _text(503, str(error))
+            return _text(503, str(error)), None
         except ApiError as error:
-            return _fail(http, f"a lookup in the cluster failed: {error}")
+            return _fail(http, f"a lookup in the cluster failed: {error}"), None
         except TimeoutError:
-            return _fail(http, f"no response within {_ANSWER_SECONDS:g} s")
+            return _fail(http, f"no response within {_ANSWER_SECONDS:g} s"), None
         except Exception as error:
             # Without the values of variables, which might be secret.
             where = "".join(traceback.format_exception(error))
             log.error("admission failed", path=http.path, where=where)
-            return _text(500, "this is a bug of the operator; its log has the details")
+            return _text(500, "this is a bug of the operator; its log has the details"), None
         finally:
             self._request_count -= 1
 
-    async def _handle(self, http: web.BaseRequest) -> web.Response:
+    async def _handle(self, http: web.BaseRequest) -> tuple[web.Response, bool | None]:
         handle = self._handler.find_handler(http.path)
         if handle is None:
-            return _text(404, "unknown path")
+            return _text(404, "unknown path"), None
         if http.method != "POST":
-            return _text(405, "send a POST")
+            return _text(405, "send a POST"), None
         if http.content_type != "application/json":
-            return _text(415, "send application/json")
+            return _text(415, "send application/json"), None
         if self._request_count > MAX_REQUESTS:
             raise BusyError(f"{MAX_REQUESTS} requests are in progress: try again")
         body = bytearray()
@@ -117,7 +143,8 @@ class WebhookServer:
             response = await handle(request)
         finally:
             self.held_bytes -= len(body)
-        return web.Response(body=encode_review(request.uid, response), content_type="application/json")
+        content = encode_review(request.uid, response)
+        return web.Response(body=content, content_type="application/json"), response.allowed
 
     async def _read_into(self, body: bytearray, http: web.BaseRequest) -> None:
         """Read the body. All bodies in memory together are limited."""

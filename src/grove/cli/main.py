@@ -76,7 +76,7 @@ def _exit_code(error: BaseException) -> int:
         case click.ClickException():
             return _fail_usage(error)
         case ModuleNotFoundError(name="cel_expr_python" | "google" | "google.protobuf"):
-            return _fail("the embedded cluster is not installed; `pip install 'grove[local]'` adds it", 1)
+            return _fail("the embedded cluster is not installed; `pip install 'grove-operator[local]'` adds it", 1)
         case _:
             what = f"{type(error).__name__}: {error}"
             return _fail(f"{what}; this is a bug, please report it ({DEBUG}=1 shows the details)", 1)

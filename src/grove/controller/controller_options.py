@@ -20,6 +20,8 @@ class MassOutageOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    # Only sets in these namespaces; empty: all.
+    watch_namespaces: tuple[str, ...] = ()
     # Sets that are reconciled concurrently.
     workers: int = 8
     # Chains of one set that are executed concurrently; the write limiter bounds the requests in flight.

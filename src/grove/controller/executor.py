@@ -189,7 +189,7 @@ class Executor:
 
     async def read_live(self, live_read: LiveRead) -> None:
         """List some objects again: one watch can be broken while others work."""
-        store = self._caches.store(live_read.resource)
+        store = self._caches.store(live_read.resource, live_read.namespace)
         mark = store.begin_list()
         listing = await self._client.list(
             live_read.resource, namespace=live_read.namespace, label_selector=live_read.selector

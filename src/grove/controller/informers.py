@@ -42,6 +42,7 @@ from grove.api.types.scheduler_object import SchedulerObject
 from grove.api.types.service import Service
 from grove.clock import Clock
 from grove.kube.client import Client
+from grove.kube.namespaced_store import NamespacedStore
 from grove.kube.reflector import Reflector, ReflectorCallbacks
 from grove.kube.store import Store
 
@@ -52,27 +53,32 @@ _OURS = labels.selector({labels.MANAGED_BY: labels.MANAGED_BY_VALUE})
 
 
 class Caches:
-    """One store per kind."""
+    """One store per kind. `namespaces`: only objects in these, and objects of the cluster; empty: all."""
 
-    def __init__(self, monotonic: Callable[[], float] = lambda: 0.0) -> None:
-        self.sets: Store[PodCliqueSet] = Store(monotonic)
-        self.cliques: Store[PodClique] = Store(monotonic)
-        self.groups: Store[PodCliqueScalingGroup] = Store(monotonic)
-        self.gangs: Store[PodGang] = Store(monotonic)
-        self.pods: Store[Pod] = Store(monotonic)
-        self.services: Store[Service] = Store(monotonic)
-        self.autoscalers: Store[HorizontalPodAutoscaler] = Store(monotonic)
-        self.revisions: Store[ControllerRevision] = Store(monotonic)
-        self.roles: Store[Role] = Store(monotonic)
-        self.role_bindings: Store[RoleBinding] = Store(monotonic)
-        self.nodes: Store[Node] = Store(monotonic)
-        self.bindings: Store[ClusterTopologyBinding] = Store(monotonic)
-        self.topologies: Store[SchedulerObject] = Store(monotonic)
+    def __init__(self, monotonic: Callable[[], float] = lambda: 0.0, namespaces: tuple[str, ...] = ()) -> None:
+        self.namespaces = namespaces
+
+        def make(resource: Resource[Any]) -> Store[Any]:
+            return NamespacedStore(namespaces, monotonic) if namespaces and resource.namespaced else Store(monotonic)
+
+        self.sets: Store[PodCliqueSet] = make(PODCLIQUESETS)
+        self.cliques: Store[PodClique] = make(PODCLIQUES)
+        self.groups: Store[PodCliqueScalingGroup] = make(GROUPS)
+        self.gangs: Store[PodGang] = make(PODGANGS)
+        self.pods: Store[Pod] = make(PODS)
+        self.services: Store[Service] = make(SERVICES)
+        self.autoscalers: Store[HorizontalPodAutoscaler] = make(AUTOSCALERS)
+        self.revisions: Store[ControllerRevision] = make(CONTROLLER_REVISIONS)
+        self.roles: Store[Role] = make(ROLES)
+        self.role_bindings: Store[RoleBinding] = make(ROLE_BINDINGS)
+        self.nodes: Store[Node] = make(NODES)
+        self.bindings: Store[ClusterTopologyBinding] = make(TOPOLOGY_BINDINGS)
+        self.topologies: Store[SchedulerObject] = make(KAI_TOPOLOGIES)
         # Scheduler objects, by the full name of the kind.
         self.scheduler_objects: dict[str, Store[SchedulerObject]] = {
-            kind.full_name: Store(monotonic) for kind in SCHEDULER_OBJECT_KINDS
+            kind.full_name: make(kind) for kind in SCHEDULER_OBJECT_KINDS
         }
-        self.queues: dict[str, Store[SchedulerObject]] = {kind.full_name: Store(monotonic) for kind in QUEUES}
+        self.queues: dict[str, Store[SchedulerObject]] = {kind.full_name: make(kind) for kind in QUEUES}
         self._by_name: dict[str, Store[Any]] = {
             PODCLIQUESETS.full_name: self.sets,
             PODCLIQUES.full_name: self.cliques,
@@ -91,8 +97,14 @@ class Caches:
             **self.queues,
         }
 
-    def store(self, resource: Resource[Any]) -> Store[Any]:
-        return self._by_name[resource.full_name]
+    def store(self, resource: Resource[Any], namespace: str = "") -> Store[Any]:
+        """Return the store of a kind; with `namespace`, the one that lists and watches of this namespace go to."""
+        store = self._by_name[resource.full_name]
+        return store.part(namespace) if isinstance(store, NamespacedStore) and namespace else store
+
+    def scopes(self, resource: Resource[Any]) -> tuple[str, ...]:
+        """Return the namespaces that are listed and watched one by one; "": all at once, or objects of the cluster."""
+        return self.namespaces if self.namespaces and resource.namespaced else ("",)
 
     def reflectors(
         self,
@@ -104,7 +116,10 @@ class Caches:
         on_watch: Callable[[str, bool], None],
         on_new_history: Callable[[], None],
     ) -> dict[str, Reflector[Any]]:
-        """Return the reflectors of kinds that are always served, by plural. `lost`: called when that of sets breaks."""
+        """Return the reflectors of kinds that are always served, by plural, with chosen namespaces by namespace/plural.
+
+        `lost` is called when the watch of sets breaks.
+        """
         kinds: list[tuple[Resource[Any], str]] = [
             (PODCLIQUESETS, ""),
             (PODCLIQUES, _OURS),
@@ -119,25 +134,28 @@ class Caches:
             (NODE_VIEW, ""),
         ]
         return {
-            resource.plural: Reflector(
+            scoped_name(namespace, resource.plural): Reflector(
                 client,
                 resource,
-                self.store(resource),
+                self.store(resource, namespace),
                 clock,
                 Random(random.random()),
+                namespace=namespace,
                 label_selector=selector,
                 callbacks=ReflectorCallbacks(
                     on_watch_lost=lost if resource is PODCLIQUESETS else lambda: None,
-                    on_watch=partial(on_watch, resource.plural),
+                    on_watch=partial(on_watch, scoped_name(namespace, resource.plural)),
                     on_new_history=on_new_history,
                 ),
             )
             for resource, selector in kinds
+            for namespace in self.scopes(resource)
         }
 
     def optional_reflector(
         self,
         resource: Resource[Any],
+        namespace: str,
         client: Client,
         clock: Clock,
         random: Random,
@@ -149,10 +167,20 @@ class Caches:
         return Reflector(
             client,
             resource,
-            self.store(resource),
+            self.store(resource, namespace),
             clock,
             Random(random.random()),
+            namespace=namespace,
             label_selector=_OURS if resource.full_name in self.scheduler_objects else "",
             is_optional=True,
             callbacks=ReflectorCallbacks(on_served_change=changed, on_new_history=on_new_history),
         )
+
+
+def scoped_name(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def unscoped_name(name: str) -> str:
+    """Return the name of the kind, without the namespace that `scoped_name` added."""
+    return name.rpartition("/")[2]

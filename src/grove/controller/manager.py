@@ -17,7 +17,7 @@ from grove.controller.controller_options import ControllerOptions
 from grove.controller.executor import Executor
 from grove.controller.failed_writes import FailedWrites
 from grove.controller.feature_discovery import find_features
-from grove.controller.informers import Caches
+from grove.controller.informers import Caches, scoped_name, unscoped_name
 from grove.controller.observability.decision_log import DecisionLog, NoDecisionLog, StructuredDecisionLog
 from grove.controller.observability.events import EventRecorder
 from grove.controller.observability.instrumentation import Instrumentation, NoInstrumentation
@@ -63,7 +63,7 @@ class Controller:
         self.discovery_error: ApiError | None = None
         """Why it cannot be found out what the server offers; no set is planned for before that was found out once."""
         self.has_features = False
-        self.caches = Caches(clock.monotonic)
+        self.caches = Caches(clock.monotonic, self._settings.watch_namespaces)
         self.failures = RejectedCreates()
         self.failed_writes = FailedWrites(
             first=self._settings.first_backoff_seconds, longest=self._settings.longest_backoff_seconds
@@ -133,17 +133,26 @@ class Controller:
 
     def watch_restarts(self) -> dict[str, int]:
         """Return the restarts by resource."""
-        return {plural: reflector.restarts for plural, reflector in self._reflectors.items()}
+        restarts: Counter[str] = Counter()
+        for name, reflector in self._reflectors.items():
+            restarts[unscoped_name(name)] += reflector.restarts
+        return dict(restarts)
 
     def stale_seconds(self) -> dict[str, float]:
         """Return, by resource, for how long its cache may be stale."""
-        every = {**self._reflectors, **self._optional}
-        return {plural: reflector.stale_seconds for plural, reflector in every.items()}
+        stale: dict[str, float] = {}
+        for name, reflector in {**self._reflectors, **self._optional}.items():
+            kind = unscoped_name(name)
+            stale[kind] = max(stale.get(kind, 0.0), reflector.stale_seconds)
+        return stale
 
     def unreadable(self) -> dict[str, tuple[ObjectMeta, ...]]:
         """Return, by resource, the objects that the operator cannot decode and therefore ignores."""
-        every = {**self._reflectors, **self._optional}
-        return {plural: tuple(reflector.unreadable.values()) for plural, reflector in every.items()}
+        found: dict[str, tuple[ObjectMeta, ...]] = {}
+        for name, reflector in {**self._reflectors, **self._optional}.items():
+            kind = unscoped_name(name)
+            found[kind] = (*found.get(kind, ()), *reflector.unreadable.values())
+        return found
 
     def lasting_failures(self) -> tuple[FailedWrite, ...]:
         """Return writes that have failed for a minute, the oldest first."""
@@ -224,25 +233,31 @@ class Controller:
             await self._discover(tasks)
 
     def _follow(self, tasks: asyncio.TaskGroup, kind: Resource[Any]) -> None:
-        if kind.full_name not in self._optional:
+        for namespace in self.caches.scopes(kind):
+            name = scoped_name(namespace, kind.full_name)
+            if name in self._optional:
+                continue
             reflector = self.caches.optional_reflector(
                 kind,
+                namespace,
                 self._client,
                 self._clock,
                 self._random,
                 changed=self._update_features,
                 on_new_history=self._history.end,
             )
-            self._optional[kind.full_name] = reflector
+            self._optional[name] = reflector
             tasks.create_task(reflector.run())
 
     def _update_features(self) -> None:
-        missing = frozenset(name for name, reflector in self._optional.items() if reflector.is_missing)
+        missing = frozenset(unscoped_name(name) for name, reflector in self._optional.items() if reflector.is_missing)
         self.observer.update_features(self._backends, missing)
         self.topologies.wake_all()
 
     def _is_missing(self, kind: Resource[Any]) -> bool:
-        reflector = self._optional.get(kind.full_name)
+        # A kind is served in all namespaces or in none.
+        name = scoped_name(self.caches.scopes(kind)[0], kind.full_name)
+        reflector = self._optional.get(name)
         return reflector is None or reflector.is_missing
 
 

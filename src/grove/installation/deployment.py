@@ -114,7 +114,7 @@ def _container(installation: Installation) -> JsonObject:
     return {
         "name": "operator",
         "image": installation.image,
-        "args": ["operator", f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
+        "args": ["operator", f"--config={CONFIG_FOLDER}/{CONFIG_FILE}", *_scope(installation)],
         "env": [
             {
                 "name": "GROVE_OPERATOR_SERVICE_ACCOUNT_NAME",
@@ -130,7 +130,7 @@ def _container(installation: Installation) -> JsonObject:
         # The program responds within milliseconds, unless it hangs.
         "livenessProbe": {**_probe("/healthz"), "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6},
         "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5, "timeoutSeconds": 5},
-        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "resources": installation.resources,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -138,6 +138,11 @@ def _container(installation: Installation) -> JsonObject:
         },
         "volumeMounts": [{"name": name, "mountPath": path, "readOnly": True} for name, path in _mounts(installation)],
     }
+
+
+def _scope(installation: Installation) -> tuple[str, ...]:
+    namespaces = ",".join(installation.watch_namespaces)
+    return (f"--watch-namespaces={namespaces}",) if namespaces else ()
 
 
 def _probe(path: str) -> JsonObject:

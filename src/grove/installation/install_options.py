@@ -2,6 +2,7 @@
 
 import msgspec
 
+from grove.api.types.meta import JsonObject
 from grove.api.types.operatorconfiguration import MANUAL, OperatorConfiguration, read_configuration
 from grove.errors import UserError
 
@@ -26,8 +27,34 @@ server:
 """
 
 
+# For about 3,000 pods; docs/how-to/install.md has the table for more.
+DEFAULT_RESOURCES: JsonObject = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
+
+
 class InstallationError(UserError):
     """An error for options that contradict each other. The user must correct them."""
+
+
+class Issuer(msgspec.Struct, frozen=True, kw_only=True):
+    """An issuer of cert-manager: a ClusterIssuer, or an Issuer in the namespace of the operator."""
+
+    kind: str
+    name: str
+
+
+class OptionalObjects(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects that not every cluster wants or can have: some need CRDs of other projects."""
+
+    has_user_roles: bool = True
+    has_network_policy: bool = False
+    has_service_monitor: bool = False
+    has_prometheus_rule: bool = False
+    has_grafana_dashboard: bool = False
+    # cert-manager creates the certificate of the webhooks.
+    issuer: Issuer | None = None
+
+
+NO_OPTIONS = OptionalObjects()
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +70,10 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     ca_bundle: str
     configuration_text: str
     configuration: OperatorConfiguration
+    # The operator watches only these; empty: all.
+    watch_namespaces: tuple[str, ...] = ()
+    resources: JsonObject
+    optional: OptionalObjects
 
     @property
     def is_manual(self) -> bool:
@@ -63,6 +94,9 @@ def plan_installation(
     priority_class: str = DEFAULT_PRIORITY_CLASS,
     ca_bundle: str = "",
     configuration_text: str = DEFAULT_CONFIGURATION,
+    watch_namespaces: tuple[str, ...] = (),
+    resources: JsonObject | None = None,
+    optional: OptionalObjects = NO_OPTIONS,
 ) -> tuple[Installation, tuple[str, ...]]:
     """Return the installation and warnings about its configuration. Raises `UserError` if it could not work."""
     configuration, warnings = read_configuration(configuration_text)
@@ -74,6 +108,9 @@ def plan_installation(
         ca_bundle=ca_bundle,
         configuration_text=configuration_text,
         configuration=configuration,
+        watch_namespaces=watch_namespaces,
+        resources=DEFAULT_RESOURCES if resources is None else resources,
+        optional=optional,
     )
     _check(installation)
     return installation, warnings
@@ -97,3 +134,10 @@ def _check(installation: Installation) -> None:
             "a CA bundle is only for your own certificates: set server.webhooks.certProvisionMode: manual in the "
             "configuration; or omit the bundle, and the operator creates its certificates"
         )
+    if installation.optional.issuer is not None and not installation.is_manual:
+        raise InstallationError(
+            "an issuer of cert-manager is only for certificates that the operator does not create: set "
+            "server.webhooks.certProvisionMode: manual in the configuration, or omit the issuer"
+        )
+    if installation.optional.issuer is not None and installation.ca_bundle:
+        raise InstallationError("cert-manager injects the CA bundle itself: omit the bundle, or the issuer")

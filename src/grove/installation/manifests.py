@@ -2,9 +2,12 @@
 
 from grove.api.schema.crd_generator import custom_resource_definitions
 from grove.api.types.meta import JsonObject
+from grove.installation.cert_manager import certificate_objects, injection_annotations
 from grove.installation.deployment import WEBHOOK_PORT, workload_objects
 from grove.installation.install_options import NAME, Installation
 from grove.installation.labels import object_metadata
+from grove.installation.monitoring import monitoring_objects
+from grove.installation.network_policy import network_policy_objects
 from grove.installation.rbac import rbac_objects
 from grove.installation.webhook_configurations import ServiceTarget, webhook_configurations
 
@@ -19,11 +22,16 @@ def installation_objects(installation: Installation) -> tuple[JsonObject, ...]:
         *custom_resource_definitions(),
         *rbac_objects(installation),
         *workload_objects(installation),
+        *network_policy_objects(installation),
+        *certificate_objects(installation),
+        *monitoring_objects(installation),
         *webhook_configurations(
             ServiceTarget(namespace=installation.namespace, name=NAME, port=WEBHOOK_PORT),
             ca_bundle=installation.ca_bundle,
             has_authorizer=installation.configuration.authorizer.enabled,
             operator_user=installation.user,
+            namespaces=installation.watch_namespaces,
+            annotations=injection_annotations(installation),
         ),
     )
 

@@ -13,6 +13,8 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
     verbs: tuple[str, ...]
     why: str
     names: tuple[str, ...] = ()
+    # Objects of the cluster, which only a ClusterRole can grant.
+    is_cluster_scoped: bool = False
 
     def wire(self) -> JsonObject:
         names = {"resourceNames": list(self.names)} if self.names else {}

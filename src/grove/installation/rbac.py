@@ -56,16 +56,18 @@ _RECREATED = (*_READ, "create", "delete")
 
 def cluster_rules(installation: Installation) -> tuple[PolicyRule, ...]:
     return (
-        *_CONTROLLER,
+        *CONTROLLER_RULES,
         *scheduler_rules(installation),
-        *_ADMISSION,
-        *(() if installation.is_manual else _TRUST),
+        *ADMISSION_RULES,
+        *(() if installation.is_manual else TRUST_RULES),
     )
 
 
 def scheduler_rules(installation: Installation) -> tuple[PolicyRule, ...]:
     """Return the rules that only installations with a profile of the scheduler need."""
-    return tuple(rule for name in installation.configuration.scheduler.enabled for rule in _SCHEDULERS.get(name, ()))
+    return tuple(
+        rule for name in installation.configuration.scheduler.enabled for rule in SCHEDULER_RULES.get(name, ())
+    )
 
 
 def lease_rules(installation: Installation) -> tuple[PolicyRule, ...]:
@@ -100,9 +102,9 @@ def rbac_objects(installation: Installation) -> tuple[JsonObject, ...]:
             # The operator's pods request their token; other pods with this account get none automatically.
             "automountServiceAccountToken": False,
         },
-        _build_role("ClusterRole", CLUSTER_ROLE, "", cluster_rules(installation)),
-        *user_role_objects(),
-        _build_binding("ClusterRole", CLUSTER_ROLE, "", installation),
+        *_operator_roles(installation),
+        *(user_role_objects() if installation.optional.has_user_roles else ()),
+        *_operator_bindings(installation),
     ]
     if installation.configuration.leader_election.enabled:
         objects += _bound_role(LEASE_ROLE, lease_namespace, lease_rules(installation), installation)
@@ -110,6 +112,26 @@ def rbac_objects(installation: Installation) -> tuple[JsonObject, ...]:
         rules = certificate_rules(installation)
         objects += _bound_role(CERTIFICATE_ROLE, installation.namespace, rules, installation)
     return tuple(objects)
+
+
+def _operator_roles(installation: Installation) -> tuple[JsonObject, ...]:
+    """Return one ClusterRole; for chosen namespaces, a Role in each, and a ClusterRole for objects of the cluster."""
+    rules = cluster_rules(installation)
+    if not installation.watch_namespaces:
+        return (_build_role("ClusterRole", CLUSTER_ROLE, "", rules),)
+    of_cluster = tuple(rule for rule in rules if rule.is_cluster_scoped)
+    of_namespace = tuple(rule for rule in rules if not rule.is_cluster_scoped)
+    return (
+        _build_role("ClusterRole", CLUSTER_ROLE, "", of_cluster),
+        *(_build_role("Role", CLUSTER_ROLE, namespace, of_namespace) for namespace in installation.watch_namespaces),
+    )
+
+
+def _operator_bindings(installation: Installation) -> tuple[JsonObject, ...]:
+    return (
+        _build_binding("ClusterRole", CLUSTER_ROLE, "", installation),
+        *(_build_binding("Role", CLUSTER_ROLE, namespace, installation) for namespace in installation.watch_namespaces),
+    )
 
 
 def _rule(
@@ -122,10 +144,17 @@ def _rule(
 ) -> PolicyRule:
     suffix = f"/{subresource}" if subresource else ""
     plurals = tuple(resource.plural + suffix for resource in resources)
-    return PolicyRule(group=resources[0].group, resources=plurals, verbs=verbs, why=why, names=names)
+    return PolicyRule(
+        group=resources[0].group,
+        resources=plurals,
+        verbs=verbs,
+        why=why,
+        names=names,
+        is_cluster_scoped=not resources[0].namespaced,
+    )
 
 
-_CONTROLLER = (
+CONTROLLER_RULES = (
     _rule((PODCLIQUESETS,), (*_READ, "patch"), "watch sets, and add a finalizer"),
     _rule((PODCLIQUES, GROUPS), _CHILD, "create, update and delete the cliques and groups of a set"),
     _rule((PODGANGS,), _CHILD, "create, update and delete the gangs of a set"),
@@ -157,12 +186,12 @@ _CONTROLLER = (
     _rule((NODES,), ("list", "watch"), "hold teardowns while most nodes are not ready"),
     _rule((EVENTS,), ("get", "create", "patch"), "record events and count repeats"),
 )
-_ADMISSION = (
+ADMISSION_RULES = (
     _rule((TOPOLOGY_BINDINGS,), _READ, "validate sets that name a topology, and resolve its node labels"),
     _rule((TOPOLOGY_BINDINGS,), ("patch",), "report whether the topologies of schedulers agree", subresource="status"),
     _rule((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), ("list", "watch"), "check the webhook configurations of Grove"),
 )
-_SCHEDULERS: dict[str, tuple[PolicyRule, ...]] = {
+SCHEDULER_RULES: dict[str, tuple[PolicyRule, ...]] = {
     "kai-scheduler": (
         _rule((KAI_PODGROUPS,), _SCHEDULER_OBJECT, "create the pod groups of KAI"),
         _rule((KAI_QUEUES,), _READ, "check that the queue of a set exists"),
@@ -180,7 +209,7 @@ _SCHEDULERS: dict[str, tuple[PolicyRule, ...]] = {
     ),
 }
 # Only if the operator creates the certificate itself.
-_TRUST = (
+TRUST_RULES = (
     _rule((MUTATING_WEBHOOKS,), ("patch",), "update the CA bundle of Grove's webhooks", names=MUTATING_NAMES),
     _rule((VALIDATING_WEBHOOKS,), ("patch",), "update the CA bundle of Grove's webhooks", names=VALIDATING_NAMES),
 )

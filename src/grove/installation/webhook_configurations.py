@@ -69,14 +69,21 @@ Target = ServiceTarget | UrlTarget
 
 
 def webhook_configurations(
-    target: Target, *, ca_bundle: str, has_authorizer: bool, operator_user: str = ""
+    target: Target,
+    *,
+    ca_bundle: str,
+    has_authorizer: bool,
+    operator_user: str = "",
+    namespaces: tuple[str, ...] = (),
+    annotations: JsonObject | None = None,
 ) -> tuple[JsonObject, ...]:
     """Return all configurations, including the defaults of the API server, so that they can be compared.
 
     `ca_bundle` is base64, as on the wire; "" leaves it out, so that another component can inject it. Writes of
-    `operator_user` to cliques and groups are not reviewed: the set that they follow from was reviewed.
+    `operator_user` to cliques and groups are not reviewed: the set that they follow from was reviewed. With
+    `namespaces`, only writes in these are reviewed.
     """
-    made = _Maker(target=target, ca_bundle=ca_bundle, operator_user=operator_user)
+    made = _Maker(target=target, ca_bundle=ca_bundle, operator_user=operator_user, namespaces=namespaces)
     configurations = [
         _build_mutating_webhook("podcliqueset-defaulting-webhook", made.set_defaulting()),
         _build_validating_webhook("podcliqueset-validating-webhook", made.set_validating()),
@@ -93,7 +100,13 @@ def webhook_configurations(
         configurations.append(
             _build_validating_webhook("authorizer-webhook", made.authorizer(), made.deletion_authorizer())
         )
-    return tuple(configurations)
+    return tuple(_annotate(one, annotations or {}) for one in configurations)
+
+
+def _annotate(configuration: JsonObject, annotations: JsonObject) -> JsonObject:
+    if not annotations:
+        return configuration
+    return {**configuration, "metadata": {**configuration["metadata"], "annotations": dict(annotations)}}
 
 
 # --- match conditions ------------------------------------------------------------------------------------------------
@@ -173,6 +186,7 @@ class _Maker(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     ca_bundle: str
     operator_user: str
+    namespaces: tuple[str, ...] = ()
 
     def set_defaulting(self) -> JsonObject:
         webhook = self._webhook(
@@ -251,13 +265,19 @@ class _Maker(msgspec.Struct, frozen=True, kw_only=True):
             "failurePolicy": failure_policy,
             # A write through another API version changes the same object and must be reviewed too.
             "matchPolicy": "Equivalent",
-            "namespaceSelector": {},
+            "namespaceSelector": self._namespace_selector(),
             "objectSelector": {},
             "sideEffects": "None",
             "timeoutSeconds": _TIMEOUT_SECONDS,
             "admissionReviewVersions": ["v1"],
         }
         return webhook | ({"matchConditions": [dict(one) for one in conditions]} if conditions else {})
+
+    def _namespace_selector(self) -> JsonObject:
+        if not self.namespaces:
+            return {}
+        values = list(self.namespaces)
+        return {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": values}]}
 
     def _client_config(self, path: str) -> JsonObject:
         bundle = {"caBundle": self.ca_bundle} if self.ca_bundle else {}

@@ -94,3 +94,37 @@ def test_a_secret_that_no_cluster_would_take_is_not_made(tmp_path: Path) -> None
 def test_every_call_makes_another_certificate(tmp_path: Path) -> None:
     one, other = (grove(tmp_path, "webhook-certs", "-o", "json").json()["items"][0] for _ in range(2))
     assert one["data"] != other["data"]
+
+
+def test_a_kustomization_lists_files_with_all_objects(tmp_path: Path) -> None:
+    options = ("--network-policy", "--service-monitor", "--prometheus-rule", "--grafana-dashboard", "--no-user-roles")
+    scope = ("--watch-namespaces", "a,b", "--requests", "cpu=2")
+    printed = yaml_documents(grove(tmp_path, "manifests", *options, *scope).out)
+    said = grove(tmp_path, "manifests", *options, *scope, "--kustomize", "base")
+    assert (said.code, said.err, said.out.startswith(f"{len(printed)} objects in base.")) == (0, "", True)
+    (listed,) = yaml_documents((tmp_path / "base" / "kustomization.yaml").read_text())
+    found = [one for name in listed["resources"] for one in yaml_documents((tmp_path / "base" / name).read_text())]
+    assert sorted(found, key=str) == sorted(printed, key=str)
+    kinds = {one["kind"] for one in found}
+    assert {"NetworkPolicy", "ServiceMonitor", "PrometheusRule"} < kinds
+    (deployment,) = [one for one in found if one["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert "--watch-namespaces=a,b" in container["args"]
+    assert container["resources"] == {"requests": {"cpu": "2", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--watch-namespaces", "a,B!"], "grove: --watch-namespaces a,B!: 'B!' is not a valid namespace"),
+        (["--requests", "cpu"], "grove: --requests cpu: write for example cpu=500m,memory=1Gi"),
+        (["--cert-manager-issuer", "x"], "grove: --cert-manager-issuer x: write ClusterIssuer/NAME or Issuer/NAME"),
+        (["--cert-manager-issuer", "Issuer/x"], "grove: an issuer of cert-manager is only for certificates that"),
+    ],
+)
+def test_an_option_that_cannot_be_read_is_rejected_in_one_line(
+    tmp_path: Path, arguments: list[str], words: str
+) -> None:  # fmt: skip
+    said = grove(tmp_path, "manifests", *arguments)
+    assert (said.code > 0, said.out, said.err.count("\n")) == (True, "", 1)
+    assert said.err.startswith(words)

@@ -34,7 +34,7 @@ def test_it_makes_sets_available_and_ends_cleanly(tmp_path: Path, number: signal
         assert operator.ask("healthz").text == "ok\n"
         ready = operator.ask("readyz")
         assert (ready.status, ready.text) == (200, "ok\nleader: this process, without an election\n")
-        metrics = operator.wait_for_output('grove_gangs{phase="Running"} 2.0', "metrics")
+        metrics = operator.wait_for_output('grove_gangs{namespace="default",phase="Running"} 2.0', "metrics")
         assert 'grove_api_requests_total{code="201",resource="pods",verb="create"} 10.0' in metrics
         # Everything happens in one thread, where the system tells.
         tasks = Path(f"/proc/{operator.process.pid}/task")

@@ -40,7 +40,11 @@ class Counted:
         return controller
 
     def value(self, name: str, **labels: str) -> float | None:
-        return self.metrics.registry.get_sample_value(name, labels)
+        """Return the value of the series with these labels, in the namespace of all stories if it has one."""
+        found = self.metrics.registry.get_sample_value(name, labels)
+        if found is not None:
+            return found
+        return self.metrics.registry.get_sample_value(name, {"namespace": "default", **labels})
 
 
 def run(story: Callable[[Counted], Awaitable[None]], nodes: int = 8) -> None:

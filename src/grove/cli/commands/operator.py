@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from grove.cli.commands.installation.manifest_options import parse_namespaces
 from grove.cli.common.options import FILE, context_option, kubeconfig_option
 
 
@@ -14,6 +15,7 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     config: Path | None
     webhook_url: str
+    watch_namespaces: tuple[str, ...]
     kubeconfig: Path | None
     context: str
 
@@ -28,9 +30,17 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     help="Serve the admission webhooks at https://HOST:PORT, where the API server reaches this process.",
     metavar="URL",
 )
+@click.option(
+    "--watch-namespaces",
+    default="",
+    help="Manage sets in these namespaces only. Default: all.",
+    metavar="NAME,...",
+)
 @kubeconfig_option
 @context_option
-def operator(config: Path | None, webhook_url: str, kubeconfig: Path | None, context: str) -> None:
+def operator(
+    config: Path | None, webhook_url: str, watch_namespaces: str, kubeconfig: Path | None, context: str
+) -> None:
     """Run the operator against a cluster.
 
     It runs until Ctrl-C or SIGTERM.
@@ -39,4 +49,12 @@ def operator(config: Path | None, webhook_url: str, kubeconfig: Path | None, con
     gc.disable()
     from grove.cli.operator.runner import run_operator
 
-    run_operator(OperatorOptions(config=config, webhook_url=webhook_url, kubeconfig=kubeconfig, context=context))
+    run_operator(
+        OperatorOptions(
+            config=config,
+            webhook_url=webhook_url,
+            watch_namespaces=parse_namespaces(watch_namespaces),
+            kubeconfig=kubeconfig,
+            context=context,
+        )
+    )

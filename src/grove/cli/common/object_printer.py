@@ -31,11 +31,11 @@ def print_objects(objects: Sequence[JsonObject], object_format: ObjectFormat, *r
         print_json({"apiVersion": "v1", "kind": "List", "items": objects})
         return
     head = "".join(f"# {remark}\n" for remark in remarks)
-    print_text(head + "---\n".join(_to_yaml(one) for one in objects))
+    print_text(head + "---\n".join(object_yaml(one) for one in objects))
 
 
-def _to_yaml(one: JsonObject) -> str:
-
+def object_yaml(one: JsonObject) -> str:
+    """Return the object as one YAML document."""
     from grove.api.schema.crd_generator import crd_text
     from grove.api.values.yaml_text import expanded_yaml
 

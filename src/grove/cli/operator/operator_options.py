@@ -55,8 +55,11 @@ def init_image(configuration: OperatorConfiguration, environment: Mapping[str, s
     return configuration.init_container.image or environment.get(INIT_IMAGE, "")
 
 
-def build_controller_options(configuration: OperatorConfiguration, environment: Mapping[str, str]) -> ControllerOptions:
+def build_controller_options(
+    configuration: OperatorConfiguration, environment: Mapping[str, str], watch_namespaces: tuple[str, ...] = ()
+) -> ControllerOptions:
     return ControllerOptions(
+        watch_namespaces=watch_namespaces,
         workers=configuration.controllers.workers,
         schedulers=configuration.scheduler.enabled,
         default_scheduler=configuration.scheduler.default_profile_name,
@@ -82,7 +85,11 @@ def is_in_cluster(access: Access) -> bool:
 
 
 def build_webhook_options(
-    configuration: OperatorConfiguration, access: Access, url: str, environment: Mapping[str, str]
+    configuration: OperatorConfiguration,
+    access: Access,
+    url: str,
+    environment: Mapping[str, str],
+    watch_namespaces: tuple[str, ...] = (),
 ) -> WebhookOptions | None:
     """Return the webhook options. None outside of a pod without a URL: the API server could not reach this process."""
     if not url and not is_in_cluster(access):
@@ -100,6 +107,7 @@ def build_webhook_options(
         namespace=access.namespace if is_in_cluster(access) else DEFAULT_NAMESPACE,
         secret_name=server.secret_name,
         url=url,
+        watch_namespaces=watch_namespaces,
         is_manual=server.cert_provision_mode == MANUAL,
         certificate_dir=Path(server.server_cert_dir),
         authorizer=_build_authorizer(configuration, access, environment),

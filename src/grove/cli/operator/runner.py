@@ -28,6 +28,7 @@ from grove.cli.operator.operator_options import (
     load_configuration,
 )
 from grove.clock import Clock, MachineClock
+from grove.controller.controller_options import ControllerOptions
 from grove.controller.leader.leader_election import Leadership, lead_alone
 from grove.controller.leader.write_fence import Fence, FencedTransport
 from grove.controller.manager import Controller, run_through_restores
@@ -59,7 +60,7 @@ def run_operator(options: OperatorOptions) -> None:
             f"the local cluster {access.gone_local} is gone, and the operator would manage {access}; "
             "start it again with `grove up --no-operator`, or name a cluster with --kubeconfig or --context"
         )
-    webhooks = build_webhook_options(configuration, access, options.webhook_url, os.environ)
+    webhooks = build_webhook_options(configuration, access, options.webhook_url, os.environ, options.watch_namespaces)
     log_to_stderr(level=configuration.log_level, is_json=configuration.log_format == "json")
     for warning in warnings:
         log.warning("configuration", warning=warning)
@@ -67,16 +68,23 @@ def run_operator(options: OperatorOptions) -> None:
     gc.freeze()
     gc.set_threshold(200_000, 50, 1_000)
     gc.enable()
-    asyncio.run(_run_operator(configuration, access, webhooks))
+    controller_options = build_controller_options(configuration, os.environ, options.watch_namespaces)
+    asyncio.run(_run_operator(configuration, controller_options, access, webhooks))
 
 
-async def _run_operator(configuration: OperatorConfiguration, access: Access, webhooks: WebhookOptions | None) -> None:
+async def _run_operator(
+    configuration: OperatorConfiguration,
+    controller_options: ControllerOptions,
+    access: Access,
+    webhooks: WebhookOptions | None,
+) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     clock = MachineClock.from_system_time()
     async with HttpTransport(access, clock) as transport:
-        await _Operator(configuration, access, webhooks, transport, clock, fresh_random()).run(stop)
+        operator = _Operator(configuration, controller_options, access, webhooks, transport, clock, fresh_random())
+        await operator.run(stop)
     log.info("stopped")
 
 
@@ -86,6 +94,7 @@ class _Operator:
     def __init__(
         self,
         configuration: OperatorConfiguration,
+        controller_options: ControllerOptions,
         access: Access,
         webhooks: WebhookOptions | None,
         transport: Transport,
@@ -93,6 +102,7 @@ class _Operator:
         random: Random,
     ) -> None:
         self._configuration = configuration
+        self._controller_options = controller_options
         self._access = access
         self._webhooks = webhooks
         self._transport = transport
@@ -121,9 +131,12 @@ class _Operator:
     async def _serve_webhooks(self, options: WebhookOptions) -> None:
         """Serve webhooks. Every replica does, because the API server calls any of them."""
         client = Client(InstrumentedTransport(self._transport, self._metrics, self._health), self._clock)
-        webhooks = WebhookApp(client, self._clock, Random(self._random.random()), options)
+        webhooks = WebhookApp(
+            client, self._clock, Random(self._random.random()), options, self._metrics.webhooks.observe
+        )
         self._health.webhooks_ready = lambda: webhooks.is_ready
         self._health.webhook_error = lambda: webhooks.error
+        self._metrics.webhooks.certificate_end = lambda: webhooks.certificate_end
         await webhooks.run()
 
     async def _lead(self, stop: asyncio.Event) -> None:
@@ -144,7 +157,6 @@ class _Operator:
             self._limit_rate(FencedTransport(self._transport, fence)), self._metrics, self._health
         )
         client = Client(transport, self._clock, WriteLimiter(self._clock))
-        controller_options = build_controller_options(self._configuration, os.environ)
 
         def build_controller() -> Controller:
             self._forget_controller()
@@ -152,7 +164,7 @@ class _Operator:
                 client,
                 self._clock,
                 Random(self._random.random()),
-                controller_options,
+                self._controller_options,
                 instrumentation=self._metrics,
                 is_logging=True,
             )

@@ -15,6 +15,7 @@ from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import PodGang
 from grove.clock import Clock
 from grove.controller.informers import Caches
+from grove.controller.observability.namespace_labels import NamespaceLabels
 from grove.planner.teardown.recreation import read_record
 
 CLIQUE = "clique"
@@ -24,26 +25,36 @@ SET_REPLICA = "set-replica"
 _BUCKETS = (5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0)
 
 
+_Breachable = PodClique | PodCliqueScalingGroup
+
+
 class BreachMetrics:
-    def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
+    def __init__(self, registry: CollectorRegistry, clock: Clock, labels: NamespaceLabels) -> None:
         self._clock = clock
+        self._labels = labels
         self._begun = Counter(
-            "grove_breaches", "Cliques and groups that fell below their minimum.", ["level"], registry=registry
-        )
+            "grove_breaches", "Cliques and groups that fell below their minimum.", ["namespace", "level"],
+            registry=registry,
+        )  # fmt: skip
         self._seconds = Histogram(
             "grove_breach_seconds", "From the beginning of a breach to its end.", ["level"],
             buckets=_BUCKETS, registry=registry,
         )  # fmt: skip
         self._terminations = Counter(
-            "grove_terminations", "Units that were torn down after a breach.", ["level"], registry=registry
-        )
+            "grove_terminations", "Units that were torn down after a breach.", ["namespace", "level"],
+            registry=registry,
+        )  # fmt: skip
         for level in (CLIQUE, GROUP):
-            self._begun.labels(level)
             self._seconds.labels(level)
-        for level in (GROUP_REPLICA, SET_REPLICA):
-            self._terminations.labels(level)
         self.held_count = 0
         """Sets whose due teardowns are held."""
+
+    def open_namespace(self, namespace: str) -> None:
+        """Export zeros for this label value, so that the first breach is an increase."""
+        for level in (CLIQUE, GROUP):
+            self._begun.labels(namespace, level)
+        for level in (GROUP_REPLICA, SET_REPLICA):
+            self._terminations.labels(namespace, level)
 
     def follow(self, caches: Caches) -> None:
         self.held_count = 0
@@ -59,22 +70,17 @@ class BreachMetrics:
         self.held_count += _is_held(new) - _is_held(old)
 
     def _clique_changed(self, old: PodClique | None, new: PodClique | None) -> None:
-        self._record_transition(
-            CLIQUE, old.status.conditions if old else (), new.status.conditions if new else (), old is None
-        )
+        self._record_transition(CLIQUE, old, new)
 
     def _group_changed(self, old: PodCliqueScalingGroup | None, new: PodCliqueScalingGroup | None) -> None:
-        self._record_transition(
-            GROUP, old.status.conditions if old else (), new.status.conditions if new else (), old is None
-        )
+        self._record_transition(GROUP, old, new)
 
-    def _record_transition(
-        self, level: str, before: tuple[Condition, ...], after: tuple[Condition, ...], is_first_list: bool
-    ) -> None:
-        began, begins = _since(before), _since(after)
+    def _record_transition(self, level: str, old: _Breachable | None, new: _Breachable | None) -> None:
+        began = _since(old.status.conditions) if old is not None else None
+        begins = _since(new.status.conditions) if new is not None else None
         # A breach that exists at the first list was counted by the previous leader.
-        if begins is not None and begins != began and not is_first_list:
-            self._begun.labels(level).inc()
+        if old is not None and begins is not None and begins != began:
+            self._begun.labels(self._labels.label(old.metadata.namespace), level).inc()
         if began is not None and begins != began:
             seconds = (self._clock.now() - began).total_seconds()
             self._seconds.labels(level).observe(max(0.0, seconds))
@@ -85,7 +91,8 @@ class BreachMetrics:
         before = {(one.key, one.incarnation) for one in read_record(old).open}
         for one in read_record(new).open:
             if (one.key, one.incarnation) not in before:
-                self._terminations.labels(GROUP_REPLICA if one.group else SET_REPLICA).inc()
+                namespace = self._labels.label(new.metadata.namespace)
+                self._terminations.labels(namespace, GROUP_REPLICA if one.group else SET_REPLICA).inc()
 
 
 def _is_held(pcs: PodCliqueSet | None) -> bool:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the operator, its sets and its gangs. Label values do not grow with the cluster.
+"""Prometheus metrics of the operator, its sets and its gangs. The number of label values is bounded.
 
 Sets and gangs are counted incrementally; values that are cheap to read are collected at each scrape.
 """
@@ -19,8 +19,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from grove import __version__
 from grove.api.reasons import ConditionType, Reason
-from grove.api.types.meta import Uid, is_condition_true
+from grove.api.types.meta import HasMetadata, Uid, is_condition_true
 from grove.api.types.pod import Pod
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import GangPhase, PodGang
@@ -28,6 +29,9 @@ from grove.clock import Clock
 from grove.controller.manager import Controller
 from grove.controller.observability.gang_termination_metrics import BreachMetrics
 from grove.controller.observability.instrumentation import RequestAttributes
+from grove.controller.observability.namespace_labels import NamespaceLabels
+from grove.controller.observability.webhook_metrics import WebhookMetrics
+from grove.controller.observability.workload_metrics import WorkloadMetrics
 from grove.kube.api_errors import ApiError
 from grove.planner.status.write_failures import WRITE_REASONS
 
@@ -78,12 +82,26 @@ class Metrics:
             "grove_pod_gate_seconds", "From a pod's creation until its gate was removed."
         )
         self._scheduled = self._build_histogram(
-            "grove_gang_scheduled_seconds", "From a gang's creation until its minimum had nodes for the first time."
+            "grove_gang_scheduled_seconds",
+            "From a gang's creation until its minimum had nodes for the first time.",
+            "namespace",
         )
         self._ready = self._build_histogram(
-            "grove_gang_ready_seconds", "From a gang's creation until its minimum was ready for the first time."
+            "grove_gang_ready_seconds",
+            "From a gang's creation until its minimum was ready for the first time.",
+            "namespace",
         )
-        self.breaches = BreachMetrics(self.registry, clock)
+        self._restarted = Counter(
+            "grove_training_restarts",
+            "Restarts of training replicas.",
+            ["namespace"],
+            registry=self.registry,
+        )
+        self._labels = NamespaceLabels()
+        self.breaches = BreachMetrics(self.registry, clock, self._labels)
+        self.webhooks = WebhookMetrics(self.registry)
+        self._workloads = WorkloadMetrics(clock, self._labels)
+        self.registry.register(self._workloads)
         ProcessCollector(registry=self.registry)
         self.registry.register(_Present(self))
         self.is_leading = False
@@ -93,8 +111,9 @@ class Metrics:
         self.lag_seconds: Callable[[], float] = lambda: 0.0
         self.events_lost_before = 0
         self.restarts_before: Tally[str] = Tally()
-        self.sets: Tally[str] = Tally()
-        self.gangs: Tally[str] = Tally()
+        # By namespace and phase.
+        self.sets: Tally[tuple[str, str]] = Tally()
+        self.gangs: Tally[tuple[str, str]] = Tally()
         self._known: dict[str, set[Uid]] = {}
 
     def text(self) -> bytes:
@@ -108,6 +127,7 @@ class Metrics:
         controller.caches.gangs.subscribe(self._gang_changed)
         controller.caches.pods.subscribe(self._pod_changed)
         self.breaches.follow(controller.caches)
+        self._workloads.follow(controller.caches)
 
     def unfollow(self) -> None:
         """Stop collecting at the end of a term: the counts of sets and gangs become unknown."""
@@ -120,6 +140,7 @@ class Metrics:
         self.gangs.clear()
         self._known.clear()
         self.breaches.unfollow()
+        self._workloads.unfollow()
 
     # Instrumentation
 
@@ -147,10 +168,20 @@ class Metrics:
     # Changes of the caches
 
     def _set_changed(self, old: PodCliqueSet | None, new: PodCliqueSet | None) -> None:
-        _move(self.sets, _set_phase(old), _set_phase(new))
+        _move(self.sets, self._key(old, _set_phase(old)), self._key(new, _set_phase(new)))
+        if new is None:
+            return
+        namespace = self._labels.label(new.metadata.namespace)
+        # Zeros from the start, so that the first value is an increase.
+        self.breaches.open_namespace(namespace)
+        self._scheduled.labels(namespace)
+        self._ready.labels(namespace)
+        # At the first list, restarts were counted by the previous leader.
+        count = (new.status.restart_count or 0) - (old.status.restart_count or 0 if old is not None else 0)
+        self._restarted.labels(namespace).inc(max(0, count) if old is not None else 0)
 
     def _gang_changed(self, old: PodGang | None, new: PodGang | None) -> None:
-        _move(self.gangs, _gang_phase(old), _gang_phase(new))
+        _move(self.gangs, self._key(old, _gang_phase(old)), self._key(new, _gang_phase(new)))
         self._measure_gang(ConditionType.SCHEDULED, self._scheduled, old, new)
         self._measure_gang(ConditionType.READY, self._ready, old, new)
 
@@ -167,7 +198,11 @@ class Metrics:
             return
         known.add(new.metadata.uid)
         if old is not None:
-            times.observe(self._age(new.metadata.creation_timestamp))
+            namespace = self._labels.label(new.metadata.namespace)
+            times.labels(namespace).observe(self._age(new.metadata.creation_timestamp))
+
+    def _key(self, obj: HasMetadata | None, phase: str) -> tuple[str, str] | None:
+        return None if obj is None else (self._labels.label(obj.metadata.namespace), phase)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is None or new is None or not old.spec.scheduling_gates:
@@ -178,8 +213,8 @@ class Metrics:
     def _age(self, created: datetime | None) -> float:
         return max(0.0, (self._clock.now() - created).total_seconds()) if created is not None else 0.0
 
-    def _build_histogram(self, name: str, text: str) -> Histogram:
-        return Histogram(name, text, buckets=_AGE_BUCKETS, registry=self.registry)
+    def _build_histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        return Histogram(name, text, labels, buckets=_AGE_BUCKETS, registry=self.registry)
 
 
 class _Present(Collector):
@@ -191,6 +226,9 @@ class _Present(Collector):
     def collect(self) -> Iterator[Metric]:
         metrics = self._metrics
         queue = metrics.controller.queue if metrics.controller is not None else None
+        info = GaugeMetricFamily("grove_build_info", "1, with the version of this process.", labels=["version"])
+        info.add_metric([__version__], 1)
+        yield info
         yield GaugeMetricFamily("grove_leader", "1 if this process leads.", value=float(metrics.is_leading))
         yield _by("grove_sets", "Sets by phase.", metrics.sets)
         yield _by("grove_gangs", "Gangs by phase.", metrics.gangs)
@@ -251,19 +289,19 @@ class _Present(Collector):
         yield CounterMetricFamily("grove_events_lost", "Events that were not written.", value=lost)
 
 
-def _by(name: str, text: str, tally: Tally[str]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, text, labels=["phase"])
-    for phase, count in sorted(tally.items()):
-        family.add_metric([phase], count)
+def _by(name: str, text: str, tally: Tally[tuple[str, str]]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=["namespace", "phase"])
+    for key, count in sorted(tally.items()):
+        family.add_metric(key, count)
     return family
 
 
-def _move(tally: Tally[str], before: str, after: str) -> None:
+def _move(tally: Tally[tuple[str, str]], before: tuple[str, str] | None, after: tuple[str, str] | None) -> None:
     if before == after:
         return
-    if before:
+    if before is not None:
         tally[before] -= 1
-    if after:
+    if after is not None:
         tally[after] += 1
 
 

@@ -1,0 +1,1 @@
+"""Builds a release into `dist/`: `python -m release`, or `make release`."""
