@@ -6,11 +6,12 @@ import click
 
 from grove.cli.common.data_format import DataFormat, data_output_option, print_data
 from grove.cli.common.name_completion import complete_names
-from grove.cli.common.options import ClusterOptions, ObjectRef, cluster_options, parse_one_ref
+from grove.cli.common.options import ClusterOptions, cluster_options, parse_one_ref
 from grove.cli.common.output import Cell, Row, Tone, print_rows
+from grove.operations.object_ref import ObjectRef
 
 if TYPE_CHECKING:
-    from grove.cli.common.connection import Connection
+    from grove.operations.connection import Connection
     from grove.planner.explain.text import Explanation
 
 
@@ -39,8 +40,8 @@ def why(what: tuple[str, ...], cluster: ClusterOptions, output: DataFormat) -> N
 
 
 async def _explain(connection: "Connection", wanted: ObjectRef) -> "tuple[ObjectRef, tuple[Explanation, ...]]":
-    from grove.cli.common.resource_args import find_kind
-    from grove.cli.why.runner import explain
+    from grove.operations.resource_args import find_kind
+    from grove.operations.why.runner import explain
 
     target = await find_kind(connection.client, connection.namespace, wanted)
     return target, await explain(connection.client, connection.clock.now(), connection.namespace, target)

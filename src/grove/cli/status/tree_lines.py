@@ -12,7 +12,6 @@ import msgspec
 from grove.api.reasons import ConditionType
 from grove.api.types.podcliqueset import SetPhase
 from grove.api.types.podgang import GangPhase
-from grove.cli.common.hints import hint
 from grove.cli.common.output import Cell, Tone
 from grove.cli.status.tree import (
     AT_ZERO,
@@ -31,6 +30,7 @@ from grove.cli.status.tree import (
     Updating,
     is_complete,
 )
+from grove.operations.hints import hint
 
 # Stands for the name of the parent: `pclq/…-router` below replica 0 of the set `chat` is `pclq/chat-0-router`.
 OMITTED = "…"
