@@ -5,7 +5,7 @@
 # other one. With a cluster of yours, replace `local()` by `Client()`.
 
 # %%
-from grove.sdk import PodCliqueSet, clique, group, local, pod_clique_set, to_yaml
+from grove.sdk import PodCliqueSet, WaitTimeout, clique, group, local, pod_clique_set, to_yaml
 
 # %% [markdown]
 # A model served in two stages: a router, and instances of a leader and a worker that are placed together.
@@ -60,7 +60,10 @@ print(f"revision {undone.from_revision} -> {undone.to_revision}")
 
 # %%
 client.scale("pcsg/chat-0-decode", 9)
-client.wait(chat, lambda pcs: bool(pcs.status.pod_gang_statuses), timeout=60)
+try:
+    client.wait(chat, "ready", timeout=3)
+except WaitTimeout as error:
+    print(error)
 for sentence in client.why(chat):
     print(sentence.text)
 

@@ -27,6 +27,13 @@ class ScaleObject(WireStruct):
 
 
 class ScaleResult(WireStruct):
+    """The result of a change of the number of replicas.
+
+    Example:
+        scaled = client.scale("chat", 2)
+        print(scaled.before, scaled.replicas)
+    """
+
     kind: str
     namespace: str
     name: str

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -49,7 +49,7 @@ class LoopThread:
             _cancel(future)
             raise
 
-    def iterate(self, values: AsyncGenerator[V, None]) -> Iterator[V]:
+    def iterate(self, values: AsyncGenerator[V, None]) -> Generator[V, None, None]:
         """Yield the values of an async generator. It is closed when the caller stops early."""
         try:
             while (value := self.run(_next(values))) is not _END:

@@ -1,6 +1,6 @@
 """The client for code that is not async: notebooks, scripts and tests."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -33,12 +33,13 @@ class SyncClient:
         """`namespace`: by default that of the context."""
         self._async = AsyncClient(kubeconfig=kubeconfig, context=context, namespace=namespace)
         self._started: LoopThread | None = None
+        self._is_owner = True
 
     @classmethod
     def _of(cls, client: AsyncClient, thread: LoopThread) -> Self:
-        """Return a client that runs in the thread of another owner."""
+        """Return a client that runs in the thread of another owner, which also closes its connections."""
         found = cls()
-        found._async, found._started = client, thread
+        found._async, found._started, found._is_owner = client, thread, False
         return found
 
     @property
@@ -55,14 +56,14 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections. A later call opens new ones."""
-        if self._started is not None:
+        """Close the connections. A later call opens new ones. Does nothing for a client of `in_namespace`."""
+        if self._started is not None and self._is_owner:
             self._started.run(self._async.close())
             self._started.stop()
             self._started = None
 
     def in_namespace(self, namespace: str) -> Self:
-        """Return a client of another namespace of the same cluster. Both share their connections; close only one."""
+        """Return a client of another namespace of the same cluster. Both share their connections."""
         return self._of(self._async.in_namespace(namespace), self._thread)
 
     def submit(self, pcs: PodCliqueSet | dict[str, Any]) -> Submitted:
@@ -114,7 +115,7 @@ class SyncClient:
         container: str = "",
         tail: int | None = None,
         since_seconds: int | None = None,
-    ) -> Iterator[PodLogLine]:
+    ) -> Generator[PodLogLine, None, None]:
         """Yield the lines of all pods of a set, or of `pclq/NAME`, `pcsg/NAME`, `pg/NAME`.
 
         Without `follow`: the lines that exist, by time. With it: lines as they are written, also of pods that start

@@ -24,6 +24,12 @@ PAUSE_SECONDS = 0.1
 
 
 class RestartResult(WireStruct):
+    """The result of a restart, which is a rolling update.
+
+    Example:
+        print(client.restart("chat").restarted_at)
+    """
+
     name: str
     namespace: str
     restarted_at: str

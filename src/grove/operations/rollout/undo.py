@@ -41,7 +41,12 @@ PAUSE_SECONDS = 0.1
 
 
 class UndoResult(WireStruct):
-    """The result of a rollback, or of its dry run."""
+    """The result of a rollback, or of its dry run.
+
+    Example:
+        undone = client.undo("chat")
+        print(undone.from_revision, undone.to_revision, undone.is_changed)
+    """
 
     name: str
     namespace: str
