@@ -16,13 +16,13 @@ from grove.api.resources import GROUPS, NODES, PODS
 from grove.api.types.meta import JsonObject
 from grove.cli.commands.status import FOOTER
 from grove.cli.commands.why import why_rows
-from grove.cli.common.options import ObjectRef
 from grove.cli.common.output import Row, rich_text
 from grove.cli.status.set_watcher import SetWatcher
 from grove.cli.status.tree_view import PageSize, page_rows, tree_rows
 from grove.cli.top.usage import TopNode, TopPod, compute_usage
 from grove.cli.top.view import top_tables
-from grove.cli.why.runner import explain
+from grove.operations.object_ref import ObjectRef
+from grove.operations.why.runner import explain
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
 from tests.markdown import ROOT

@@ -19,7 +19,7 @@ PURE_PACKAGES = ("api", "planner", "placement", "installation")
 
 TIME_ALLOWED_IN = ("clock.py", "sim/virtual_clock.py")
 # Commands that run in real time get their seeds and tokens from it.
-RANDOM_ALLOWED_IN = ("cli/common/random_source.py",)
+RANDOM_ALLOWED_IN = ("operations/random_source.py",)
 # The process kubelet probes its pods, talks to its supervisor, and resolves the names of pods for their programs.
 PROCESS_ALLOWED_IN = tuple(
     f"cluster/kubelet/process/{name}.py" for name in ("probes", "supervisor_client", "dns_resolver", "supervisor")

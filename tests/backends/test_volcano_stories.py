@@ -9,7 +9,7 @@ from grove.api.types.meta import find_condition
 from grove.cli.commands.why import why_rows
 from grove.cli.common.options import parse_object_ref
 from grove.cli.common.output import plain_lines
-from grove.cli.why.runner import explain
+from grove.operations.why.runner import explain
 from grove.sim.virtual_clock import run_virtual
 from tests.backends.scheduler_world import QUEUE, VOLCANO, SchedulerWorld, without_uids
 from tests.backends.volcano_stories import STORIES, VolcanoStory, alive, expect_placed, lose, patient, podgroup

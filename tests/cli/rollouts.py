@@ -18,8 +18,8 @@ from grove.api.types.podcliquescalinggroup import PodCliqueScalingGroup
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import PodGang
 from grove.cli.rollout.progress import Rollout, build_rollout
-from grove.cli.rollout.revisions import revisions_of, template_with_defaults
 from grove.cli.status.tree import SetObjects
+from grove.operations.rollout.revisions import revisions_of, template_with_defaults
 from grove.planner.snapshot import build_context
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -16,10 +16,10 @@ import pytest
 from grove.api.resources import PODCLIQUES, PODCLIQUESETS, PODS, VALIDATING_WEBHOOKS
 from grove.api.types.meta import JsonObject, find_condition
 from grove.cli.common.options import parse_object_ref
-from grove.cli.why.runner import explain
 from grove.kube.api_errors import ApiError
 from grove.kube.response_decoding import check
 from grove.kube.transport import MERGE_PATCH, Request
+from grove.operations.why.runner import explain
 from tests.e2e.accounts import restricted_kubeconfig
 from tests.e2e.harness import Cluster, Stage
 from tests.e2e.installation import Installation, outside_operator

@@ -7,8 +7,8 @@ import pytest
 
 from grove.api.resources import PODCLIQUESETS, PODS
 from grove.api.types.meta import JsonObject
-from grove.cli.common.manifest_reader import ManifestDocument
 from grove.cli.plan.runner import ClusterState, predict_change, read_cluster
+from grove.operations.apply.manifest_reader import ManifestDocument
 from grove.sim.rehearsal.prediction import PredictedOutcome, Prediction
 from tests.e2e.harness import POLL_SECONDS, Cluster, Stage
 

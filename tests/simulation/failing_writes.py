@@ -8,7 +8,6 @@ import msgspec
 from grove.api.resources import EVENTS
 from grove.api.types.meta import Condition, find_condition
 from grove.cli.common.options import parse_object_ref
-from grove.cli.why.runner import explain
 from grove.clock import Clock
 from grove.controller.manager import Controller
 from grove.controller.observability.health import Health
@@ -19,6 +18,7 @@ from grove.kube.client import Client
 from grove.kube.request_info import summarize
 from grove.kube.transport import Request
 from grove.kube.write_limiter import WriteLimiter
+from grove.operations.why.runner import explain
 from grove.sim.faults import InjectedError
 from grove.sim.simulation import SimulatedOperator, World
 from tests.simulation.stories import ONE_POD_NODE, find_set

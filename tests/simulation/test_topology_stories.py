@@ -7,11 +7,11 @@ import pytest
 from grove.api import labels
 from grove.api.resources import PODCLIQUESETS, PODGANGS, TOPOLOGY_BINDINGS
 from grove.cli.common.options import parse_object_ref
-from grove.cli.why.runner import explain
 from grove.clock import Clock
 from grove.controller.controller_options import ControllerOptions
 from grove.controller.manager import Controller
 from grove.kube.client import Client
+from grove.operations.why.runner import explain
 from grove.sim.simulation import SimulatedOperator, World
 from grove.sim.virtual_clock import run_virtual
 from tests.simulation.stories import ONE_POD_NODE, Story, expect_running

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from grove.api.types.meta import JsonObject
-from grove.cli.common.apply_merge import Verb
 from grove.cli.common.output import plain_lines
 from grove.cli.plan.runner import PlannedSet, PlanResult
 from grove.cli.plan.view import plan_rows
+from grove.operations.apply.apply_merge import Verb
 from grove.sim.rehearsal.downtime import Down
 from grove.sim.rehearsal.prediction import (
     Block,

@@ -16,10 +16,10 @@ import yaml
 
 from grove.api.types.meta import JsonObject
 from grove.cli.commands.run import RunKubelet, RunOptions, Until
-from grove.cli.common.manifest_reader import ManifestDocument
 from grove.cli.common.output import Format
 from grove.cli.run.runner import Run
 from grove.clock import LoopClock
+from grove.operations.apply.manifest_reader import ManifestDocument
 from tests.cli.console import ROOT, SECONDS, CommandResult, environment, grove
 from tests.cli.forked import Piped, killed_after
 

@@ -9,11 +9,11 @@ import yaml
 
 from grove.api.resources import PODCLIQUESETS, PODS
 from grove.api.types.meta import JsonObject
-from grove.cli.common.embedded_cluster import new_cluster
 from grove.clock import LoopClock
 from grove.cluster.embedded_cluster import KubeletKind
 from grove.cluster.nodes import Nodes
 from grove.kube.api_errors import ApiError
+from grove.operations.embedded_cluster import new_cluster
 from grove.sim.virtual_clock import run_virtual
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "schedulers"

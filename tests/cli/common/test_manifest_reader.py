@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grove.cli.common.manifest_reader import read_documents
 from grove.errors import UserError
+from grove.operations.apply.manifest_reader import read_documents
 
 _CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 

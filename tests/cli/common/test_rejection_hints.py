@@ -2,7 +2,7 @@
 
 import pytest
 
-from grove.cli.common.rejection_hints import suggest_field, with_hints
+from grove.operations.apply.rejection_hints import suggest_field, with_hints
 
 
 @pytest.mark.parametrize(

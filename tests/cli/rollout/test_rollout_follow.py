@@ -16,7 +16,6 @@ import pytest
 from grove.api.resources import CONTROLLER_REVISIONS, PODCLIQUESETS
 from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import PodCliqueSet
-from grove.cli.common.connection import Connection
 from grove.cli.rollout.follow import (
     FollowEnd,
     FollowOptions,
@@ -28,11 +27,12 @@ from grove.cli.rollout.follow import (
     follow,
 )
 from grove.cli.rollout.progress import Rollout, RolloutState
-from grove.cli.rollout.template_diff import describe_changes
-from grove.cli.rollout.undo import undo
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.transport import Request, Response, Transport
+from grove.operations.connection import Connection
+from grove.operations.rollout.template_diff import describe_changes
+from grove.operations.rollout.undo import undo
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
 from tests.cli.rollouts import CLOSED, OPEN, manifest, revision_body

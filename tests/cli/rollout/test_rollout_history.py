@@ -9,9 +9,9 @@ from grove.api.template_revision import CliqueRevision, RevisionTemplate
 from grove.api.types.meta import JsonObject
 from grove.cli.common.output import plain_lines
 from grove.cli.rollout.history import HistoryEntry, build_history
-from grove.cli.rollout.revisions import find_matching_revision, format_revision_numbers, template_with_defaults
-from grove.cli.rollout.template_diff import CliqueChange, ImageChange, describe_changes, template_changes
 from grove.cli.rollout.view import history_rows
+from grove.operations.rollout.revisions import find_matching_revision, format_revision_numbers, template_with_defaults
+from grove.operations.rollout.template_diff import CliqueChange, ImageChange, describe_changes, template_changes
 from tests.cli.rollouts import NOW, pcs, revisions
 
 MAIN: JsonObject = {"name": "main", "image": "m:1"}

@@ -11,13 +11,13 @@ from rich.console import Console
 from grove.api.types.meta import JsonObject, ObjectMeta
 from grove.api.types.podcliqueset import PodCliqueSet, PodCliqueSetSpec, PodCliqueSetStatus, WorkloadType
 from grove.cli.commands.run import RunKubelet, RunOptions, Until
-from grove.cli.common.manifest_reader import ManifestDocument
 from grove.cli.common.output import Format, plain_lines, rich_text
 from grove.cli.run.exit_status import EXIT_CODES, RunResult, SetResult, Summary, compute_result
 from grove.cli.run.pod_output import ContainerFailure, PodContainer, PodLine, RunEvent, SetKey
 from grove.cli.run.runner import Run
 from grove.cli.run.view import MAX_FURTHER_FAILURES, Prefixes, summary_rows
 from grove.clock import LoopClock
+from grove.operations.apply.manifest_reader import ManifestDocument
 from grove.planner.explain.text import note
 from grove.sim.virtual_clock import run_virtual
 

@@ -3,7 +3,7 @@
 from grove.cli.commands.why import why_rows
 from grove.cli.common.options import parse_object_ref
 from grove.cli.common.output import plain_lines
-from grove.cli.why.runner import explain
+from grove.operations.why.runner import explain
 from grove.sim.simulation import World
 from grove.sim.virtual_clock import run_virtual
 from tests.simulation.startup_stories import NEVER, clique, is_waiting, ordered, pods_of

@@ -13,7 +13,7 @@ from grove.cli.common.output import plain_lines
 from grove.cli.status.set_watcher import SetWatcher
 from grove.cli.status.tree import SetNode
 from grove.cli.status.tree_view import tree_rows
-from grove.cli.why.runner import explain
+from grove.operations.why.runner import explain
 from grove.planner.explain.text import Explanation
 from grove.sim.simulation import EPOCH, World
 from grove.sim.virtual_clock import run_virtual

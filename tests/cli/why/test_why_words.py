@@ -12,8 +12,8 @@ from grove.api.types.meta import JsonObject
 from grove.cli.commands.why import why_rows
 from grove.cli.common.options import parse_object_ref
 from grove.cli.common.output import plain_lines
-from grove.cli.why.runner import explain
 from grove.errors import UserError
+from grove.operations.why.runner import explain
 from grove.sim.simulation import OperatorFactory, World, grove_operator
 from grove.sim.virtual_clock import run_virtual
 from tests.controller.test_reconciler import BROKEN, small_set

@@ -12,13 +12,13 @@ import pytest
 from grove.api import labels
 from grove.api.resources import PODCLIQUESETS, PODS, Resource
 from grove.api.types.meta import JsonObject, NamespacedName
-from grove.cli.common.apply_merge import Verb, apply_document
-from grove.cli.common.manifest_reader import ManifestDocument
 from grove.cli.plan.runner import ClusterState, PlanResult, predict_change, read_cluster
 from grove.cluster.built_in_resources import PODS as SERVED_PODS
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.transport import STRATEGIC_PATCH, Request
+from grove.operations.apply.apply_merge import Verb, apply_document
+from grove.operations.apply.manifest_reader import ManifestDocument
 from grove.sim.rehearsal.pod_recorder import PodRecorder
 from grove.sim.rehearsal.prediction import PredictedOutcome, Prediction, ReplacementStep, UnitKind, predict
 from grove.sim.simulation import World

@@ -8,12 +8,24 @@ from grove.api.types.podclique import AutoScalingConfig, PodCliqueSpec
 
 
 class StartupType(StrEnum):
+    """The order in which the cliques of a set start.
+
+    Example:
+        pod_clique_set("chat", [clique("router", image="example/router:1.0")], startup=StartupType.IN_ORDER)
+    """
+
     ANY_ORDER = "CliqueStartupTypeAnyOrder"
     IN_ORDER = "CliqueStartupTypeInOrder"
     EXPLICIT = "CliqueStartupTypeExplicit"
 
 
 class UpdateType(StrEnum):
+    """The way in which an update replaces pods: by itself, or when a user deletes them.
+
+    Example:
+        pod_clique_set("chat", [clique("router", image="example/router:1.0")], update=UpdateType.ON_DELETE)
+    """
+
     ROLLING_RECREATE = "RollingRecreate"
     ON_DELETE = "OnDelete"
 
@@ -40,6 +52,12 @@ class UpdateStrategy(WireStruct):
 
 
 class TrainingSpec(WireStruct):
+    """The limits of a training set.
+
+    Example:
+        pod_clique_set("job", [clique("worker", image="example/train:1.0")], training=TrainingSpec(max_restarts=3))
+    """
+
     max_runtime: str | None = None
     max_restarts: int | None = None
 
@@ -49,13 +67,23 @@ class HeadlessServiceConfig(WireStruct):
 
 
 class PackConstraint(WireStruct):
-    """A pack constraint with the names of topology domains in a ClusterTopologyBinding."""
+    """A pack constraint with the names of topology domains in a ClusterTopologyBinding.
+
+    Example:
+        PackConstraint(required="rack")
+    """
 
     required: str = ""
     preferred: str = ""
 
 
 class TopologyConstraint(WireStruct):
+    """A topology constraint: the pods of a set, group or clique are packed into one domain.
+
+    Example:
+        TopologyConstraint(topology_name="grove-topology", pack=PackConstraint(required="rack"))
+    """
+
     topology_name: str = ""
     pack: PackConstraint | None = None
     pack_domain: str = ""
@@ -105,6 +133,13 @@ class CliqueResourceSharing(WireStruct):
 
 
 class CliqueTemplate(WireStruct):
+    """A clique of a set: pods of one role.
+
+    Example:
+        router: CliqueTemplate = clique("router", image="example/router:1.0")
+        print(router.spec.replicas)
+    """
+
     name: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -119,7 +154,12 @@ class CliqueTemplate(WireStruct):
 
 
 class GroupConfig(WireStruct):
-    """An item of `podCliqueScalingGroups`: cliques that scale together."""
+    """An item of `podCliqueScalingGroups`: cliques that scale together.
+
+    Example:
+        decode: GroupConfig = group("decode", ["leader", "worker"])
+        print(decode.clique_names)
+    """
 
     name: str = ""
     clique_names: tuple[str, ...] = ()
@@ -220,6 +260,13 @@ class PodCliqueSetStatus(WireStruct):
 
 
 class PodCliqueSet(WireStruct):
+    """A set: what the user requests (`spec`), and what the operator reports (`status`).
+
+    Example:
+        found: PodCliqueSet = client.get("chat")
+        print(found.metadata.name, found.spec.replicas, found.status.available_replicas)
+    """
+
     metadata: ObjectMeta
     spec: PodCliqueSetSpec = PodCliqueSetSpec()
     status: PodCliqueSetStatus = PodCliqueSetStatus()

@@ -11,9 +11,9 @@ from grove.cli.common.options import FILE, ClusterOptions, cluster_options, yes_
 from grove.cli.common.output import Format, print_error, print_json_line, print_line
 
 if TYPE_CHECKING:
-    from grove.cli.common.apply_merge import ApplyResult
-    from grove.cli.common.manifest_reader import ManifestDocument
     from grove.kube.transport import Transport
+    from grove.operations.apply.apply_merge import ApplyResult
+    from grove.operations.apply.manifest_reader import ManifestDocument
 
 
 def manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,7 +38,7 @@ def read_manifest_options(
     filename: tuple[Path, ...], more: tuple[Path, ...], *, recursive: bool, cluster: ClusterOptions
 ) -> "list[ManifestDocument]":
     """Return the objects that `manifest_options` name. Raises `UserError`."""
-    from grove.cli.common.manifest_reader import check_namespaces, read_manifests
+    from grove.operations.apply.manifest_reader import check_namespaces, read_manifests
 
     documents = read_manifests((*filename, *more), is_recursive=recursive)
     check_namespaces(documents, cluster.namespace)
@@ -79,7 +79,7 @@ async def apply_and_print(
     transport: "Transport", documents: "list[ManifestDocument]", namespace: str, output: Format | DataFormat
 ) -> None:
     """Apply all documents and print each result at once. Raise one `UserError` at the end with all rejections."""
-    from grove.cli.common.apply_merge import apply_documents
+    from grove.operations.apply.apply_merge import apply_documents
 
     async for result in apply_documents(transport, documents, namespace):
         _print_result(result, output)

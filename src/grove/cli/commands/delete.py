@@ -8,25 +8,25 @@ import click
 import msgspec
 
 from grove.cli.common.data_format import DataFormat, data_output_option
-from grove.cli.common.hints import hint, name_with_namespace
 from grove.cli.common.name_completion import complete_names
 from grove.cli.common.options import (
     FILE,
     BoolFlag,
     ChoiceOf,
     ClusterOptions,
-    ObjectRef,
     UsageError,
     cluster_options,
     parse_object_refs,
     yes_option,
 )
 from grove.cli.common.output import print_error, print_json, print_line
+from grove.operations.hints import hint, name_with_namespace
+from grove.operations.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from grove.api.resources import Resource
-    from grove.cli.common.connection import Connection
-    from grove.cli.common.manifest_reader import ManifestDocument
+    from grove.operations.apply.manifest_reader import ManifestDocument
+    from grove.operations.connection import Connection
 
 POLL_SECONDS = 0.2
 # A running operator removes its finalizer within moments. A new leader takes over half a minute after a crash.
@@ -92,7 +92,7 @@ def delete(
 
 
 def _read(filename: tuple[Path, ...], recursive: bool, cluster: ClusterOptions) -> "list[ManifestDocument]":
-    from grove.cli.common.manifest_reader import check_namespaces, read_manifests
+    from grove.operations.apply.manifest_reader import check_namespaces, read_manifests
 
     documents = read_manifests(filename, is_recursive=recursive)
     check_namespaces(documents, cluster.namespace)
@@ -102,11 +102,11 @@ def _read(filename: tuple[Path, ...], recursive: bool, cluster: ClusterOptions) 
 async def _find_deletions(
     connection: "Connection", refs: list[ObjectRef], documents: "list[ManifestDocument]"
 ) -> list[_Deletion]:
-    from grove.cli.common.resource_args import RESOURCES
+    from grove.operations.resource_args import RESOURCES
 
     deletions = [_Deletion(resource=RESOURCES[ref.kind], namespace=connection.namespace, target=ref) for ref in refs]
     for document in documents:
-        from grove.cli.common.apply_merge import find_resource
+        from grove.operations.apply.apply_merge import find_resource
 
         resource = await find_resource(connection.transport, document)
         namespace = (document.namespace or connection.namespace) if resource.namespaced else ""
@@ -145,8 +145,8 @@ def _to_json(deletion: _Deletion, namespace: str) -> dict[str, str]:
 
 
 async def _delete_one(connection: "Connection", deletion: _Deletion, is_waiting: bool) -> None:
-    from grove.cli.common.resource_args import no_such_object
     from grove.kube.api_errors import ApiError
+    from grove.operations.resource_args import no_such_object
 
     resource, namespace, target = deletion.resource, deletion.namespace, deletion.target
     try:

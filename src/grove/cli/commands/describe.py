@@ -5,23 +5,17 @@ from typing import TYPE_CHECKING
 import click
 
 from grove.cli.common.data_format import DataFormat, data_output_option, print_data
-from grove.cli.common.hints import hint
 from grove.cli.common.name_completion import complete_names
-from grove.cli.common.options import (
-    ClusterOptions,
-    ObjectRef,
-    cluster_options,
-    parse_kind,
-    parse_object_refs,
-    parse_one_ref,
-)
+from grove.cli.common.options import ClusterOptions, cluster_options, parse_object_refs, parse_one_ref
 from grove.cli.common.output import print_text
 from grove.errors import UserError
+from grove.operations.hints import hint
+from grove.operations.object_ref import ObjectRef, parse_kind
 
 if TYPE_CHECKING:
     from grove.api.types.meta import JsonObject
-    from grove.cli.common.connection import Connection
     from grove.cli.inspect.object_events import EventEntry
+    from grove.operations.connection import Connection
 
 
 @click.command()
@@ -57,7 +51,7 @@ async def _describe(connection: "Connection", words: tuple[str, ...], output: Da
 
 
 async def _find_refs(connection: "Connection", words: tuple[str, ...]) -> list[ObjectRef]:
-    from grove.cli.common.resource_args import RESOURCES, find_kind
+    from grove.operations.resource_args import RESOURCES, find_kind
 
     kind = parse_kind(words[0])
     if len(words) == 1 and kind is not None:
@@ -72,10 +66,10 @@ async def _find_refs(connection: "Connection", words: tuple[str, ...]) -> list[O
 
 async def _read(connection: "Connection", ref: ObjectRef) -> "tuple[JsonObject, list[EventEntry]]":
     """Return the object without its managed fields, and its own events."""
-    from grove.cli.common.apply_merge import read_object
-    from grove.cli.common.resource_args import RESOURCES, no_such_object
     from grove.cli.inspect.object_events import EventFilter, list_events
     from grove.kube.api_errors import ApiError
+    from grove.operations.apply.apply_merge import read_object
+    from grove.operations.resource_args import RESOURCES, no_such_object
 
     client, namespace = connection.client, connection.namespace
     try:

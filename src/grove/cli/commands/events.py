@@ -6,12 +6,13 @@ import click
 
 from grove.cli.common.data_format import DataFormat, data_output_option, print_data
 from grove.cli.common.name_completion import complete_names
-from grove.cli.common.options import ClusterOptions, ObjectRef, UsageError, cluster_options, parse_one_ref
+from grove.cli.common.options import ClusterOptions, UsageError, cluster_options, parse_one_ref
 from grove.cli.common.output import print_json_line, print_line, print_rows
+from grove.operations.object_ref import ObjectRef
 
 if TYPE_CHECKING:
-    from grove.cli.common.connection import Connection
     from grove.cli.inspect.object_events import EventEntry, EventFilter
+    from grove.operations.connection import Connection
 
 _NO_TARGET = ObjectRef("", "")
 
@@ -56,8 +57,8 @@ def events(
     shown = _parse_types(types)
 
     async def show(connection: "Connection") -> None:
-        from grove.cli.common.resource_args import find_kind
         from grove.cli.inspect.object_events import build_filter
+        from grove.operations.resource_args import find_kind
 
         namespace = "" if all_namespaces else connection.namespace
         target = await find_kind(connection.client, namespace, wanted) if words else wanted
@@ -102,10 +103,10 @@ async def _watch(
     connection: "Connection", namespace: str, chosen: "EventFilter", types: frozenset[str], output: DataFormat
 ) -> None:
     """Print the events that exist, then every new or repeated one, until cancelled."""
-    from grove.cli.common.random_source import fresh_random
     from grove.cli.inspect.object_events import OBSERVED_EVENTS, ObservedEvent, to_entry
     from grove.kube.reflector import Reflector
     from grove.kube.store import Store
+    from grove.operations.random_source import fresh_random
 
     # The first read fails at once where a watch would retry forever.
     await _list(connection, namespace, chosen, types, output)

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from grove.cli.common.hints import hint
 from grove.cli.common.options import (
     ClusterOptions,
-    ObjectRef,
     UsageError,
     check_name,
     cluster_options,
@@ -19,12 +17,14 @@ from grove.cli.common.options import (
 )
 from grove.cli.common.output import Format, print_json_line, print_text
 from grove.errors import UserError
+from grove.operations.hints import hint
+from grove.operations.object_ref import ObjectRef
 
 if TYPE_CHECKING:
-    from grove.cli.common.connection import Connection
-    from grove.cli.logs.log_reader import LogSelection
-    from grove.cli.logs.log_targets import LogTarget
     from grove.kube.transport import Request, Transport
+    from grove.operations.connection import Connection
+    from grove.operations.logs.log_reader import LogSelection
+    from grove.operations.logs.log_targets import LogTarget
 
 # The status of the response for a pod that has no node yet.
 NO_CONTENT = 204
@@ -63,7 +63,7 @@ def logs(
 ) -> None:
     """Print the logs of a pod, or of all pods of an object."""
     from grove.cli.common.connection import run_connected
-    from grove.cli.logs.log_reader import DEFAULT_TAIL, LogSelection
+    from grove.operations.logs.log_reader import DEFAULT_TAIL, LogSelection
 
     if previous and follow:
         raise UsageError("--previous: that run has ended, so there is nothing to follow; omit --follow")
@@ -99,7 +99,7 @@ def _parse_since(text: str) -> int:
 async def _print_object(
     connection: "Connection", ref: ObjectRef, options: "LogSelection", output: Format, *, is_following: bool
 ) -> None:
-    from grove.cli.logs.log_targets import find_target
+    from grove.operations.logs.log_targets import find_target
 
     target = await find_target(connection, ref)
     if is_following:
@@ -107,7 +107,7 @@ async def _print_object(
         return
     from grove.api.resources import PODS
     from grove.cli.logs.log_printer import LogPrinter
-    from grove.cli.logs.log_reader import list_runs, read_all
+    from grove.operations.logs.log_reader import list_runs, read_all
 
     pods = await connection.client.list(PODS, namespace=connection.namespace, label_selector=target.selector)
     runs = list_runs(pods.items, options)
@@ -130,9 +130,9 @@ def _describe_no_logs(ref: ObjectRef, options: "LogSelection", pods: int, why: s
 async def _follow_target(
     connection: "Connection", target: "LogTarget", options: "LogSelection", output: Format, *, has_prefix: bool
 ) -> None:
-    from grove.cli.common.random_source import fresh_random
-    from grove.cli.logs.log_follower import LogFollower
     from grove.cli.logs.log_printer import LogPrinter
+    from grove.operations.logs.log_follower import LogFollower
+    from grove.operations.random_source import fresh_random
 
     printer = LogPrinter(output, has_prefix=has_prefix)
     await LogFollower(connection, target, options, printer, fresh_random()).run()
@@ -144,9 +144,9 @@ async def _follow_target(
 async def _print_pod(
     connection: "Connection", ref: ObjectRef, options: "LogSelection", output: Format, *, is_following: bool
 ) -> None:
-    from grove.cli.common.resource_args import no_such_object
-    from grove.cli.logs.log_targets import find_by_host
     from grove.kube.api_errors import ApiError
+    from grove.operations.logs.log_targets import find_by_host
+    from grove.operations.resource_args import no_such_object
 
     try:
         await _print_log_of(connection, ref.name, options, output, is_following=is_following)

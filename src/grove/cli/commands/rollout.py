@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from grove.cli.command_registry import OrderedGroup
-from grove.cli.common.hints import hint, name_with_namespace
 from grove.cli.common.name_completion import complete_names
 from grove.cli.common.options import (
     BoolFlag,
@@ -31,14 +30,15 @@ from grove.cli.common.output import (
     width,
 )
 from grove.errors import UserError
+from grove.operations.hints import hint, name_with_namespace
 
 if TYPE_CHECKING:
     from grove.api.template_revision import Revision
-    from grove.cli.common.connection import Connection
     from grove.cli.rollout.follow import FollowOptions, FollowResult
     from grove.cli.rollout.progress import Rollout
-    from grove.cli.rollout.restart import RestartResult
-    from grove.cli.rollout.undo import StoredSet, UndoResult
+    from grove.operations.connection import Connection
+    from grove.operations.rollout.restart import RestartResult
+    from grove.operations.rollout.undo import StoredSet, UndoResult
 
 
 class RolloutFormat(StrEnum):
@@ -162,7 +162,7 @@ def undo(
     """
     from grove.cli.common.connection import run_writing
     from grove.cli.rollout.follow import FollowOptions
-    from grove.cli.rollout.undo import undo
+    from grove.operations.rollout.undo import undo
 
     if dry_run and wait:
         raise UsageError("--wait: a dry run changes nothing, so there is no update to wait for; omit one of the two")
@@ -201,7 +201,7 @@ def restart(
     """
     from grove.cli.common.connection import run_writing
     from grove.cli.rollout.follow import FollowOptions
-    from grove.cli.rollout.restart import restart
+    from grove.operations.rollout.restart import restart
 
     if timeout and not wait:
         raise UsageError("--timeout: has an effect only with --wait; add --wait, or omit --timeout")
@@ -229,8 +229,6 @@ def _parse_set_name(words: tuple[str, ...]) -> str:
 
 
 async def _follow(connection: "Connection", name: str, options: "FollowOptions", output: Format) -> "FollowResult":
-    from grove.cli.common.random_source import fresh_random
-    from grove.cli.common.resource_args import no_such_set
     from grove.cli.rollout.follow import (
         FollowEnd,
         LiveProgress,
@@ -239,6 +237,8 @@ async def _follow(connection: "Connection", name: str, options: "FollowOptions",
         RolloutWatcher,
         follow,
     )
+    from grove.operations.random_source import fresh_random
+    from grove.operations.resource_args import no_such_set
 
     client, clock = connection.client, connection.clock
     watcher = RolloutWatcher(client, clock, fresh_random(), namespace=connection.namespace, name=name)
@@ -302,7 +302,7 @@ def _check_is_complete(result: "FollowResult", options: "FollowOptions") -> None
 
 
 async def _show_history(connection: "Connection", name: str, number: int | None, output: RolloutFormat) -> None:
-    from grove.cli.rollout.undo import find_revision, read_stored
+    from grove.operations.rollout.undo import find_revision, read_stored
 
     stored = await read_stored(connection, name)
     if number is not None:
@@ -329,8 +329,8 @@ async def _print_history(connection: "Connection", stored: "StoredSet", output: 
     from grove.api.values.yaml_text import expanded_yaml
     from grove.cli.rollout.history import RevisionList, build_history
     from grove.cli.rollout.progress import running_revisions
-    from grove.cli.rollout.revisions import find_matching_revision, template_with_defaults
     from grove.cli.rollout.view import history_rows
+    from grove.operations.rollout.revisions import find_matching_revision, template_with_defaults
 
     pcs = stored.pcs
     selector = labels.selector(labels.default_labels(pcs.metadata.name))
@@ -363,7 +363,7 @@ def _print_undone(undone: "UndoResult") -> None:
 
 
 def _describe_undo(undone: "UndoResult") -> list[str]:
-    from grove.cli.rollout.template_diff import describe_changes
+    from grove.operations.rollout.template_diff import describe_changes
 
     what = name_with_namespace(f"pcs/{undone.name}", undone.namespace)
     if not undone.is_changed:

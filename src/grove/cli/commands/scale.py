@@ -5,21 +5,15 @@ from typing import TYPE_CHECKING
 import click
 
 from grove.cli.common.data_format import DataFormat, data_output_option, print_data
-from grove.cli.common.hints import name_with_namespace
 from grove.cli.common.name_completion import complete_names
-from grove.cli.common.options import (
-    ClusterOptions,
-    ObjectRef,
-    UsageError,
-    cluster_options,
-    parse_object_names,
-    yes_option,
-)
+from grove.cli.common.options import ClusterOptions, UsageError, cluster_options, parse_object_names, yes_option
 from grove.cli.common.output import print_error, print_line
+from grove.operations.hints import name_with_namespace
+from grove.operations.object_ref import ObjectRef
 
 if TYPE_CHECKING:
-    from grove.cli.common.connection import Connection
-    from grove.cli.scaling.scale_subresource import ScaleResult
+    from grove.operations.connection import Connection
+    from grove.operations.scale_subresource import ScaleResult
 
 SCALED_KINDS = ("podcliqueset", "podcliquescalinggroup", "podclique")
 
@@ -70,8 +64,8 @@ def scale(
 async def _scale(
     connection: "Connection", refs: list[ObjectRef], replicas: int, expected: int | None, output: DataFormat
 ) -> None:
-    from grove.cli.common.resource_args import find_only_kind, full_name
-    from grove.cli.scaling.scale_subresource import set_replicas
+    from grove.operations.resource_args import find_only_kind, full_name
+    from grove.operations.scale_subresource import set_replicas
 
     results = []
     for wanted in refs:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from grove.cli.common.options import FILE, ObjectRef, UsageError, output_option, parse_seconds
+from grove.cli.common.options import FILE, UsageError, output_option, parse_seconds
 from grove.cli.common.output import (
     Cell,
     Format,
@@ -18,6 +18,7 @@ from grove.cli.common.output import (
     print_rows,
 )
 from grove.errors import UserError
+from grove.operations.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from grove.api.types.meta import JsonObject
@@ -64,7 +65,7 @@ def sim(scenario: Path, seed: int, until: str, output: Format) -> int:
 
 
 def _read_scenario(path: Path) -> "Scenario":
-    from grove.cli.common.manifest_reader import read_content, read_documents
+    from grove.operations.apply.manifest_reader import read_content, read_documents
     from grove.sim.scenario.scenario_file import ScenarioError, read_scenario
 
     def load(name: str) -> "tuple[JsonObject, ...]":
@@ -99,7 +100,7 @@ async def _collect_sets(world: "World") -> list[SetEndState]:
 
     from grove.cli.status.set_watcher import SetWatcher
     from grove.cli.status.tree import is_settled, without_pods
-    from grove.cli.why.runner import explain
+    from grove.operations.why.runner import explain
 
     found = []
     for tree in await SetWatcher(world.client, world.clock, Random(0)).list_once():

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 import click
 
 from grove.cli.common.data_format import DataFormat, data_output_option, print_data
-from grove.cli.common.hints import hint
 from grove.cli.common.name_completion import complete_names
 from grove.cli.common.options import ClusterOptions, UsageError, cluster_options, parse_set_name
 from grove.cli.common.output import Format, is_terminal, page_height, print_line, print_rows, width
+from grove.operations.hints import hint
 
 if TYPE_CHECKING:
-    from grove.cli.common.connection import Connection
     from grove.cli.status.set_watcher import SetWatcher
+    from grove.operations.connection import Connection
 
 FOOTER = "Some lines are folded; --all shows every line."
 
@@ -79,8 +79,8 @@ def _parse_name(words: tuple[str, ...]) -> str:
 async def _show_one(
     connection: "Connection", watcher: "SetWatcher", name: str, output: DataFormat, *, show_all: bool
 ) -> None:
-    from grove.cli.common.resource_args import full_name, no_such_set
     from grove.cli.status.tree_view import PageSize, page_rows
+    from grove.operations.resource_args import full_name, no_such_set
 
     trees = await watcher.list_once()
     if not trees:
@@ -92,8 +92,8 @@ async def _show_one(
 
 
 async def _show_table(connection: "Connection", watcher: "SetWatcher", namespace: str, output: DataFormat) -> None:
-    from grove.cli.common.resource_args import full_name
     from grove.cli.status.tree_view import table_rows
+    from grove.operations.resource_args import full_name
 
     trees = await watcher.list_once()
     if print_data(trees, output, [full_name("podcliqueset", tree.name) for tree in trees]):
@@ -108,8 +108,8 @@ async def _show_table(connection: "Connection", watcher: "SetWatcher", namespace
 
 
 def _new_watcher(connection: "Connection", namespace: str, name: str, selector: str) -> "SetWatcher":
-    from grove.cli.common.random_source import fresh_random
     from grove.cli.status.set_watcher import SetWatcher
+    from grove.operations.random_source import fresh_random
 
     return SetWatcher(
         connection.client, connection.clock, fresh_random(), namespace=namespace, name=name, selector=selector
@@ -119,8 +119,8 @@ def _new_watcher(connection: "Connection", namespace: str, name: str, selector: 
 async def _watch(connection: "Connection", watcher: "SetWatcher", namespace: str, name: str, output: Format) -> None:
     import asyncio
 
-    from grove.cli.common.resource_args import no_such_set
     from grove.cli.status.set_watcher import show_changes
+    from grove.operations.resource_args import no_such_set
 
     # The first read fails at once where a watch would retry forever: no such set, no such cluster.
     found = await watcher.list_once()

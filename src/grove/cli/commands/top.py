@@ -9,7 +9,7 @@ from grove.cli.common.options import ClusterOptions, context_option, kubeconfig_
 from grove.cli.common.output import Format, is_terminal, page_height, print_json, print_rows, width
 
 if TYPE_CHECKING:
-    from grove.cli.common.connection import Connection
+    from grove.operations.connection import Connection
 
 
 @click.command()

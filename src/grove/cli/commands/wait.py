@@ -8,7 +8,7 @@ from grove.cli.common.options import ClusterOptions, UsageError, cluster_options
 
 if TYPE_CHECKING:
     from grove.api.values.clique_counts import CliqueCount
-    from grove.cli.common.connection import Connection
+    from grove.operations.connection import Connection
 
 
 @click.command()
@@ -48,9 +48,9 @@ async def _wait(connection: "Connection", dependencies: "tuple[CliqueCount, ...]
     import sys
 
     from grove.cli.common.output import print_line
-    from grove.cli.common.random_source import fresh_random
     from grove.cli.wait.clique_waiter import CliqueWaiter
     from grove.cli.wait.pod_info import gang_selector
+    from grove.operations.random_source import fresh_random
 
     # As the first process of a container it would ignore the signal.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sys.exit, 1)

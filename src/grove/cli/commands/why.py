@@ -6,12 +6,13 @@ import click
 
 from grove.cli.common.data_format import DataFormat, data_output_option, print_data
 from grove.cli.common.name_completion import complete_names
-from grove.cli.common.options import ClusterOptions, ObjectRef, cluster_options, parse_one_ref
+from grove.cli.common.options import ClusterOptions, cluster_options, parse_one_ref
 from grove.cli.common.output import Cell, Row, Tone, line_width, print_rows, wrap_line
 from grove.errors import UserError
+from grove.operations.object_ref import ObjectRef
 
 if TYPE_CHECKING:
-    from grove.cli.common.connection import Connection
+    from grove.operations.connection import Connection
     from grove.planner.explain.text import Explanation
 
 INDENT = "  "
@@ -42,8 +43,8 @@ def why(what: tuple[str, ...], cluster: ClusterOptions, output: DataFormat) -> N
 
 
 async def _explain(connection: "Connection", wanted: ObjectRef) -> "tuple[ObjectRef, tuple[Explanation, ...]]":
-    from grove.cli.common.resource_args import find_kind
-    from grove.cli.why.runner import explain
+    from grove.operations.resource_args import find_kind
+    from grove.operations.why.runner import explain
 
     try:
         target = await find_kind(connection.client, connection.namespace, wanted)

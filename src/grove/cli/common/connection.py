@@ -8,12 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
-import msgspec
-
-from grove.cli.common.hints import HintScope, hint_flags, kubectl_hint, set_hint_scope
 from grove.cli.common.options import ClusterOptions, check_name
 from grove.cli.common.output import confirm, print_error
-from grove.clock import Clock, LoopClock
+from grove.clock import LoopClock
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError, ConnectionLost, NoCredentials
 from grove.kube.client import Client
@@ -21,18 +18,10 @@ from grove.kube.kubeconfig import Access, find_access
 from grove.kube.light_transport import LightTransport
 from grove.kube.local_cluster import OWN_KUBECONFIG, forget_end
 from grove.kube.transport import Request, Response, Transport
+from grove.operations.connection import Connection
+from grove.operations.hints import HintScope, hint_flags, kubectl_hint, set_hint_scope
 
 R = TypeVar("R")
-
-
-class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """A client of the selected cluster, with the namespace to use."""
-
-    client: Client
-    transport: Transport
-    clock: Clock
-    # From `-n`, or from the context.
-    namespace: str
 
 
 def run_connected(options: ClusterOptions, main: Callable[[Connection], Awaitable[R]]) -> R:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from click import Context, Parameter
 from click.shell_completion import CompletionItem
 
-from grove.cli.common.options import ClusterOptions, parse_kind
+from grove.cli.common.options import ClusterOptions
+from grove.operations.object_ref import parse_kind
 
 if TYPE_CHECKING:
-    from grove.cli.common.connection import Connection
+    from grove.operations.connection import Connection
 
 # A shell that waits longer seems to hang.
 COMPLETION_SECONDS = 2.0
@@ -42,7 +43,7 @@ def _read_kind(context: Context, parameter: Parameter, incomplete: str) -> tuple
 
 def _list_names(context: Context, kind: str) -> list[str]:
     from grove.cli.common.connection import run_quietly
-    from grove.cli.common.resource_args import RESOURCES
+    from grove.operations.resource_args import RESOURCES
 
     kubeconfig = context.params.get("kubeconfig")
     options = ClusterOptions(

@@ -12,6 +12,7 @@ import msgspec
 
 from grove.cli.common.output import Format
 from grove.errors import UserError
+from grove.operations.object_ref import KINDS, ObjectRef, parse_kind
 
 
 class ChoiceOf(click.Choice[StrEnum]):
@@ -76,26 +77,8 @@ class BoolFlag(StrEnum):
     NO = "false"
 
 
-KINDS: dict[str, tuple[str, ...]] = {
-    "podcliqueset": ("pcs", "podcliquesets"),
-    "podclique": ("pclq", "podcliques"),
-    "podcliquescalinggroup": ("pcsg", "podcliquescalinggroups"),
-    "podgang": ("pg", "podgangs"),
-    "pod": ("po", "pods"),
-}
 # A superset of what any kind allows. It has no character with a meaning in a URL or a selector.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_SINGULAR = {word: kind for kind, others in KINDS.items() for word in (kind, *others)}
-
-
-class ObjectRef(msgspec.Struct, frozen=True):
-    """A reference to an object, as the user writes it."""
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}/{self.name}"
 
 
 class UsageError(UserError):
@@ -134,11 +117,6 @@ def parse_one_ref(words: Sequence[str]) -> ObjectRef:
     if len(found) != 1:
         raise UsageError(f"{' '.join(words)!r}: expected one object, such as pcs/chat")
     return found[0]
-
-
-def parse_kind(word: str) -> str | None:
-    """Return the singular of a kind in any form, also with its group as in `podcliqueset.grove.io`."""
-    return _SINGULAR.get(word.lower().removesuffix(".grove.io").removesuffix(".scheduler"))
 
 
 def parse_set_name(words: Sequence[str], *, hint: str) -> str:

@@ -9,8 +9,8 @@ import msgspec
 from grove.api import labels
 from grove.api.resources import EVENTS, PODCLIQUESETS, PODS
 from grove.api.types.meta import ObjectMeta, WireStruct
-from grove.cli.common.options import KINDS, ObjectRef
 from grove.kube.client import Client
+from grove.operations.object_ref import KINDS, ObjectRef
 
 
 class InvolvedObject(WireStruct):

@@ -3,7 +3,7 @@
 from grove.cli.common import output
 from grove.cli.common.output import Cell, Format, Tone
 from grove.cli.common.pod_prefix import PodPrefixes, strip_controls
-from grove.cli.logs.log_reader import ContainerRun, LogRecord
+from grove.operations.logs.log_reader import ContainerRun, LogRecord
 
 
 class LogPrinter:
@@ -23,11 +23,17 @@ class LogPrinter:
         else:
             output.print_line(f"{self._prefix(record.run).text} | {record.text}")
 
-    def print_start(self, run: ContainerRun) -> None:
+    async def write(self, record: LogRecord) -> None:
+        self.print_record(record)
+
+    def start(self, run: ContainerRun) -> None:
         self._remark(f"+ {run.label}")
 
-    def print_end(self, run: ContainerRun) -> None:
+    def end(self, run: ContainerRun) -> None:
         self._remark(f"- {run.label}")
+
+    def warn(self, text: str) -> None:
+        output.print_error(text)
 
     def _prefix(self, run: ContainerRun) -> Cell:
         return self._prefixes.cell(run.label, run.host)

@@ -19,7 +19,6 @@ from grove.admission.webhook_app import WebhookApp, WebhookOptions
 from grove.api.types.operatorconfiguration import OperatorConfiguration
 from grove.cli.commands.operator import OperatorOptions
 from grove.cli.common.log_format import log_to_stderr
-from grove.cli.common.random_source import fresh_random
 from grove.cli.operator.operator_options import (
     build_controller_options,
     build_lease_options,
@@ -45,6 +44,7 @@ from grove.kube.http_transport import HttpTransport
 from grove.kube.kubeconfig import Access, find_access
 from grove.kube.transport import Transport
 from grove.kube.write_limiter import WriteLimiter
+from grove.operations.random_source import fresh_random
 
 LOOPBACK = "127.0.0.1"
 

@@ -12,15 +12,15 @@ import msgspec
 from grove.api.reasons import FindingReason
 from grove.api.resources import PODCLIQUESETS
 from grove.api.types.meta import NamespacedName, WireStruct
-from grove.cli.common.apply_merge import ApplyResult, Verb, apply_documents
-from grove.cli.common.hints import name_with_namespace
-from grove.cli.common.manifest_reader import ManifestDocument
-from grove.cli.common.options import ObjectRef
-from grove.cli.why.runner import explain
 from grove.clock import Clock
 from grove.errors import UserError
 from grove.kube.client import Client
 from grove.kube.transport import Transport
+from grove.operations.apply.apply_merge import ApplyResult, Verb, apply_documents
+from grove.operations.apply.manifest_reader import ManifestDocument
+from grove.operations.hints import name_with_namespace
+from grove.operations.object_ref import ObjectRef
+from grove.operations.why.runner import explain
 from grove.planner.explain.text import Explanation, count_noun, verb
 from grove.sim.rehearsal.cluster_import import Observed, RehearsalSubject, observe
 from grove.sim.rehearsal.pod_recorder import PodHistory

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from grove.cli.commands.why import why_rows
-from grove.cli.common.apply_merge import Verb
-from grove.cli.common.hints import name_with_namespace
 from grove.cli.common.output import Cell, Row, Tone
 from grove.cli.plan.runner import PlannedSet, PlanResult
+from grove.operations.apply.apply_merge import Verb
+from grove.operations.hints import name_with_namespace
 from grove.planner.explain.text import count_noun, verb
 from grove.sim.rehearsal.downtime import Down
 from grove.sim.rehearsal.prediction import (

@@ -13,13 +13,13 @@ from grove.api.types.meta import Uid
 from grove.cli.common import output
 from grove.cli.common.output import Row
 from grove.cli.rollout.progress import Rollout, RolloutState, build_rollout
-from grove.cli.rollout.revisions import revision_selector, revisions_of
 from grove.cli.rollout.view import progress_key, progress_line, progress_rows
 from grove.cli.status.set_watcher import SetWatcher, pause, wait_for_change
 from grove.clock import Clock
 from grove.kube.client import Client
 from grove.kube.reflector import Reflector
 from grove.kube.store import Store
+from grove.operations.rollout.revisions import revision_selector, revisions_of
 from grove.planner.snapshot import SetContext, build_context
 
 # The live display shows the elapsed time.

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from grove.api.template_revision import Revision
 from grove.api.types.meta import WireStruct
-from grove.cli.rollout.template_diff import CliqueChange, template_changes
+from grove.operations.rollout.template_diff import CliqueChange, template_changes
 from grove.planner.rollout.revision_history import CHANGE_CAUSE
 
 

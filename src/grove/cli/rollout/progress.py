@@ -15,8 +15,8 @@ from grove.api.types.meta import ConditionStatus, WireStruct, find_condition
 from grove.api.types.pod import Pod
 from grove.api.types.podcliqueset import PodCliqueSet, UpdateType
 from grove.api.types.podgang import PodGang
-from grove.cli.rollout.revisions import find_matching_revision
 from grove.cli.status.tree import SetObjects, group_by_owner
+from grove.operations.rollout.revisions import find_matching_revision
 from grove.planner.desired_state import DesiredClique, DesiredReplica, build_desired_replica
 from grove.planner.snapshot import SetContext
 

@@ -4,12 +4,12 @@ import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from grove.cli.common.hints import hint, name_with_namespace
 from grove.cli.common.output import GAP, Cell, Row, Tone, plain_lines
 from grove.cli.rollout.history import HistoryEntry
 from grove.cli.rollout.progress import Rollout, RolloutState, Share, UnitProgress
-from grove.cli.rollout.template_diff import describe_changes
 from grove.cli.status.tree_lines import age
+from grove.operations.hints import hint, name_with_namespace
+from grove.operations.rollout.template_diff import describe_changes
 from grove.planner.explain.text import count_noun
 
 WIDEST_BAR = 40

@@ -18,11 +18,11 @@ from grove.api.types.meta import JsonObject, Uid, WireStruct
 from grove.api.types.pod import ContainerStatus, Pod, TerminatedState
 from grove.api.types.podclique import PodClique
 from grove.api.types.podcliqueset import PodCliqueSet
-from grove.cli.common.options import KINDS
 from grove.cluster.apiserver.codec.lenient_json import items, part
 from grove.cluster.apiserver.verbs.logs import LogLine, LogSource, LogTail, container_status
 from grove.cluster.built_in_resources import EVENTS, PODS
 from grove.cluster.storage.store import Change, ChangeType
+from grove.operations.object_ref import KINDS
 from grove.planner.teardown.recreation import count_of
 
 # Number of lines that are kept of a failed container.

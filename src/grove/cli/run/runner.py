@@ -13,21 +13,22 @@ from grove.api.types.meta import JsonObject
 from grove.api.types.podcliqueset import SetPhase, StartupType
 from grove.cli.commands.apply import apply_and_print
 from grove.cli.commands.run import RunOptions
-from grove.cli.common.embedded_cluster import new_cluster, prepare_process, start_cluster
-from grove.cli.common.manifest_reader import ManifestDocument, read_manifests
-from grove.cli.common.options import ObjectRef
-from grove.cli.common.random_source import fresh_random, new_token
+from grove.cli.common.process_setup import prepare_process
 from grove.cli.run.exit_status import RunResult, Summary, build_summary, compute_result, is_hopeless
 from grove.cli.run.output import PodLines, open_run_output, print_summary
 from grove.cli.run.pod_output import RunRecorder, SetKey
 from grove.cli.status.set_watcher import SetWatcher, render_changes
-from grove.cli.why.runner import explain
 from grove.clock import Clock, LoopClock
 from grove.cluster.default_topology_binding import create_topology
 from grove.cluster.embedded_cluster import KubeletKind
 from grove.cluster.http.https_server import ADDRESS, HttpApi
 from grove.cluster.nodes import Nodes
 from grove.errors import UserError
+from grove.operations.apply.manifest_reader import ManifestDocument, read_manifests
+from grove.operations.embedded_cluster import new_cluster, start_cluster
+from grove.operations.object_ref import ObjectRef
+from grove.operations.random_source import fresh_random, new_token
+from grove.operations.why.runner import explain
 from grove.planner.explain.text import Explanation
 
 # How often sets that wait are explained, to end a run that cannot start.

@@ -7,11 +7,11 @@ from datetime import timedelta
 from grove.api.types.podcliqueset import SetPhase, WorkloadType
 from grove.api.values.durations import format_duration
 from grove.cli.commands.why import why_rows
-from grove.cli.common.hints import name_with_namespace
 from grove.cli.common.output import Cell, Row, Tone
 from grove.cli.common.pod_prefix import PodPrefixes, strip_controls
 from grove.cli.run.exit_status import RunResult, SetResult, Summary
 from grove.cli.run.pod_output import ContainerFailure, OutputItem, PodLine, RunEvent
+from grove.operations.hints import name_with_namespace
 from grove.planner.explain.text import count_noun
 
 # After the first failure, which is printed in full.

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from grove.cli.common.hints import name_with_namespace
 from grove.cli.status.tree import SetNode
+from grove.operations.hints import name_with_namespace
 
 MAX_LINES = 20
 

@@ -13,7 +13,6 @@ from grove.api.reasons import ConditionType
 from grove.api.types.podcliqueset import SetPhase
 from grove.api.types.podgang import GangPhase
 from grove.api.values.autoscaler_summary import AutoscalerSummary
-from grove.cli.common.hints import hint
 from grove.cli.common.output import Cell, Tone
 from grove.cli.status.tree import (
     AT_ZERO,
@@ -32,6 +31,7 @@ from grove.cli.status.tree import (
     Updating,
     is_complete,
 )
+from grove.operations.hints import hint
 
 # Stands for the name of the parent: `pclq/…-router` below replica 0 of the set `chat` is `pclq/chat-0-router`.
 OMITTED = "…"

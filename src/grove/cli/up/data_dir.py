@@ -7,7 +7,6 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.cli.commands.up import NODE_RESOURCES, NODES, UpOptions, parse_resources
-from grove.cli.common.random_source import new_token
 from grove.clock import Clock
 from grove.cluster.default_topology_binding import create_topology
 from grove.cluster.http.cluster_identity import ClusterIdentity, new_identity, read_identity
@@ -18,6 +17,7 @@ from grove.cluster.storage.store import NotPersistedError, Storage
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
+from grove.operations.random_source import new_token
 
 _MAX_NAMES = 3
 

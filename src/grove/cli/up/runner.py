@@ -14,11 +14,8 @@ from pathlib import Path
 
 from grove.cli.commands.apply import apply_and_print
 from grove.cli.commands.up import UpOptions
-from grove.cli.common.embedded_cluster import new_cluster, prepare_process, start_cluster
-from grove.cli.common.hints import HintScope, hint_flags, set_hint_scope
-from grove.cli.common.manifest_reader import ManifestDocument, read_manifests
 from grove.cli.common.output import Format, print_error, print_json_line, print_line
-from grove.cli.common.random_source import fresh_random
+from grove.cli.common.process_setup import prepare_process
 from grove.cli.status.set_watcher import SetWatcher, show_changes
 from grove.cli.up.data_dir import (
     PersistedCluster,
@@ -42,6 +39,10 @@ from grove.controller.observability.metrics import Metrics
 from grove.errors import UserError
 from grove.kube.kubeconfig import find_access
 from grove.kube.local_cluster import OWN_KUBECONFIG, forget_end, is_listening, record_end
+from grove.operations.apply.manifest_reader import ManifestDocument, read_manifests
+from grove.operations.embedded_cluster import new_cluster, start_cluster
+from grove.operations.hints import HintScope, hint_flags, set_hint_scope
+from grove.operations.random_source import fresh_random
 
 
 def serve(options: UpOptions) -> None:

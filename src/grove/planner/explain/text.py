@@ -30,7 +30,12 @@ class ExplanationKind(StrEnum):
 
 
 class Explanation(PlanStruct):
-    """One sentence about one object. `until`: when it could change, if that is known."""
+    """One sentence about one object. `until`: when it could change, if that is known.
+
+    Example:
+        for sentence in client.why("chat"):
+            print(sentence.kind, sentence.reason, sentence.text)
+    """
 
     about: str
     kind: ExplanationKind

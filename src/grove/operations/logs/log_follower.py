@@ -2,23 +2,36 @@
 
 import asyncio
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from grove.api.resources import PODS, Resource
 from grove.api.types.pod import Pod
 from grove.api.types.podcliqueset import PodCliqueSet, SetPhase
-from grove.cli.common import output
-from grove.cli.common.connection import Connection
-from grove.cli.logs.log_printer import LogPrinter
-from grove.cli.logs.log_reader import ContainerRun, LogSelection, list_runs, parse_line
-from grove.cli.logs.log_targets import LogTarget
 from grove.kube.api_errors import ApiError
 from grove.kube.reflector import Reflector
 from grove.kube.store import Store
+from grove.operations.connection import Connection
+from grove.operations.logs.log_reader import ContainerRun, LogRecord, LogSelection, list_runs, parse_line
+from grove.operations.logs.log_targets import LogTarget
 
 # Each followed log is one connection to the API server.
 MAX_STREAMS = 200
 RETRY_SECONDS = 1.0
+
+
+class LogSink(Protocol):
+    """An output for the lines of several logs. A sink that waits slows the reading down."""
+
+    async def write(self, record: LogRecord) -> None: ...
+
+    def start(self, run: ContainerRun) -> None:
+        """Report that a log begins."""
+
+    def end(self, run: ContainerRun) -> None:
+        """Report that a log has ended."""
+
+    def warn(self, text: str) -> None:
+        """Report why some logs are not followed."""
 
 
 class LogFollower:
@@ -29,12 +42,12 @@ class LogFollower:
     """
 
     def __init__(
-        self, connection: Connection, target: LogTarget, options: LogSelection, printer: LogPrinter, random: Random
+        self, connection: Connection, target: LogTarget, options: LogSelection, sink: LogSink, random: Random
     ) -> None:
         self._connection = connection
         self._target = target
         self._options = options
-        self._printer = printer
+        self._sink = sink
         self._random = random
         self._changed = asyncio.Event()
         self._pods: Store[Pod] = Store()
@@ -91,7 +104,7 @@ class LogFollower:
         chosen = runs[: MAX_STREAMS - self._active]
         if len(chosen) < len(runs) and not self._has_warned:
             self._has_warned = True
-            output.print_error(
+            self._sink.warn(
                 f"following {MAX_STREAMS} of {self._active + len(runs)} logs of {self._target.ref}; "
                 "name a smaller object, such as pclq/NAME, or one container with -c"
             )
@@ -107,12 +120,12 @@ class LogFollower:
         return isinstance(owner, PodCliqueSet) and owner.status.phase in (SetPhase.SUCCEEDED, SetPhase.FAILED)
 
     async def _follow_run(self, run: ContainerRun, query: dict[str, str]) -> None:
-        self._printer.print_start(run)
-        stream = _RunStream(self._connection, run, self._printer)
+        self._sink.start(run)
+        stream = _RunStream(self._connection, run, self._sink)
         while await stream.read(query) and self._is_running(run):
             # The connection broke; the container still runs.
             await self._connection.clock.sleep(RETRY_SECONDS)
-        self._printer.print_end(run)
+        self._sink.end(run)
         self._active -= 1
         self._changed.set()
 
@@ -132,10 +145,10 @@ def _key(run: ContainerRun) -> tuple[str, str, int]:
 class _RunStream:
     """The log of one run. After a broken connection it continues with the first line that was not printed."""
 
-    def __init__(self, connection: Connection, run: ContainerRun, printer: LogPrinter) -> None:
+    def __init__(self, connection: Connection, run: ContainerRun, sink: LogSink) -> None:
         self._connection = connection
         self._run = run
-        self._printer = printer
+        self._sink = sink
         self._last_time = ""
         # Lines that were printed with the last time.
         self._printed = 0
@@ -153,7 +166,7 @@ class _RunStream:
                         continue
                     self._printed = self._printed + 1 if record.written_at == self._last_time else 1
                     self._last_time = record.written_at
-                    self._printer.print_record(record)
+                    await self._sink.write(record)
         except ApiError as error:
             return error.code not in (400, 403, 404)
         return True

@@ -7,11 +7,11 @@ import msgspec
 
 from grove.api.resources import PODS
 from grove.api.types.pod import ContainerStatus, Pod
-from grove.cli.common.connection import Connection
-from grove.cli.logs.log_targets import host_of
 from grove.kube.api_errors import ApiError
 from grove.kube.response_decoding import check
 from grove.kube.transport import Request
+from grove.operations.connection import Connection
+from grove.operations.logs.log_targets import host_of
 
 CONCURRENT_READS = 16
 # Lines of each container, if several pods are read and the user does not say how many.

@@ -17,22 +17,22 @@ from grove.api.template_revision import (
 from grove.api.types.controllerrevision import ControllerRevision
 from grove.api.types.meta import JsonObject, WireStruct
 from grove.api.types.podcliqueset import PodCliqueSet, SetTemplate
-from grove.cli.common.apply_merge import warnings_of
-from grove.cli.common.connection import Connection
-from grove.cli.common.hints import hint
-from grove.cli.common.resource_args import no_such_set
-from grove.cli.rollout.revisions import (
+from grove.errors import UserError
+from grove.kube.api_errors import ApiError
+from grove.kube.response_decoding import check, decode_object
+from grove.kube.transport import MERGE_PATCH, Request
+from grove.operations.apply.apply_merge import warnings_of
+from grove.operations.connection import Connection
+from grove.operations.hints import hint
+from grove.operations.resource_args import no_such_set
+from grove.operations.rollout.revisions import (
     find_matching_revision,
     format_revision_numbers,
     revision_selector,
     revisions_of,
     template_with_defaults,
 )
-from grove.cli.rollout.template_diff import CliqueChange, template_changes
-from grove.errors import UserError
-from grove.kube.api_errors import ApiError
-from grove.kube.response_decoding import check, decode_object
-from grove.kube.transport import MERGE_PATCH, Request
+from grove.operations.rollout.template_diff import CliqueChange, template_changes
 from grove.planner.rollout.revision_history import CHANGE_CAUSE
 
 # Conflicts are expected: the operator often writes to the set between the read and the patch.
@@ -41,7 +41,12 @@ PAUSE_SECONDS = 0.1
 
 
 class UndoResult(WireStruct):
-    """The result of a rollback, or of its dry run."""
+    """The result of a rollback, or of its dry run.
+
+    Example:
+        undone = client.undo("chat")
+        print(undone.from_revision, undone.to_revision, undone.is_changed)
+    """
 
     name: str
     namespace: str

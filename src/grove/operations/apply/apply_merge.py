@@ -13,15 +13,15 @@ import msgspec
 
 from grove.api.resources import PODCLIQUESETS, Object, Resource
 from grove.api.types.meta import JsonObject, WireStruct
-from grove.cli.common.clique_annotations import keep_foreign_annotations
-from grove.cli.common.hints import name_with_namespace
-from grove.cli.common.manifest_reader import ManifestDocument
-from grove.cli.common.rejection_hints import NOT_CHECKED, with_hints
 from grove.cluster.built_in_resources import SERVED
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.response_decoding import check, decode_object
 from grove.kube.transport import MERGE_PATCH, Request, Response, Transport
+from grove.operations.apply.clique_annotations import keep_foreign_annotations
+from grove.operations.apply.manifest_reader import ManifestDocument
+from grove.operations.apply.rejection_hints import NOT_CHECKED, with_hints
+from grove.operations.hints import name_with_namespace
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # The operator may write the set between the read and the patch.

@@ -1,18 +1,15 @@
-"""Start an embedded cluster with the operator, for `grove up` and `grove run`.
+"""Start an embedded cluster with the operator, for `grove up`, `grove run` and the SDK.
 
 `cli/up/runner.py` serves it over HTTPS; `cli/run/runner.py` runs sets to completion on it.
 """
 
 import asyncio
-import gc
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from grove.api.validation.validation_options import ValidationOptions
 from grove.api.values.clique_counts import LOCAL_IMAGE
 from grove.backends.native import DEFAULT_SCHEDULER
-from grove.cli.common.log_format import log_to_stderr
-from grove.cli.common.random_source import fresh_random
 from grove.clock import Clock
 from grove.cluster.embedded_cluster import EmbeddedCluster, KubeletKind
 from grove.cluster.storage.store import Storage
@@ -21,21 +18,12 @@ from grove.controller.manager import Controller, run_through_restores
 from grove.controller.observability.instrumentation import InstrumentedTransport
 from grove.kube.client import Client
 from grove.kube.write_limiter import WriteLimiter
+from grove.operations.random_source import fresh_random
 from grove.sim.in_process_admission import admission_of
 
 if TYPE_CHECKING:
     # Imported by `grove up` only: the library of Prometheus takes a while to load.
     from grove.controller.observability.metrics import Metrics
-
-
-def prepare_process() -> None:
-    """Configure logging and garbage collection of a process that will run a cluster."""
-    # Tracebacks without the values of variables, which may be whole objects with secrets.
-    log_to_stderr(level="info", is_json=False)
-    # There is almost no cyclic garbage, so frequent collections would only cost time.
-    gc.freeze()
-    gc.set_threshold(200_000, 50, 1_000)
-    gc.enable()
 
 
 def new_cluster(

@@ -9,13 +9,13 @@ import msgspec
 from grove.api.resources import PODCLIQUESETS
 from grove.api.types.meta import JsonObject, WireStruct
 from grove.api.types.podcliqueset import UpdateType
-from grove.cli.common.apply_merge import warnings_of
-from grove.cli.common.connection import Connection
-from grove.cli.rollout.undo import read_stored
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.response_decoding import check
 from grove.kube.transport import MERGE_PATCH, Request
+from grove.operations.apply.apply_merge import warnings_of
+from grove.operations.connection import Connection
+from grove.operations.rollout.undo import read_stored
 
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 # Conflicts are expected: the operator often writes to the set between the read and the patch.
@@ -24,6 +24,12 @@ PAUSE_SECONDS = 0.1
 
 
 class RestartResult(WireStruct):
+    """The result of a restart, which is a rolling update.
+
+    Example:
+        print(client.restart("chat").restarted_at)
+    """
+
     name: str
     namespace: str
     restarted_at: str

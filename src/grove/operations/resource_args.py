@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from grove.api.resources import GROUPS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, Object, Resource
-from grove.cli.common.hints import hint
-from grove.cli.common.options import ObjectRef
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
+from grove.operations.hints import hint
+from grove.operations.object_ref import ObjectRef
 
 RESOURCES: dict[str, Resource[Any]] = {
     "podcliqueset": PODCLIQUESETS,

@@ -28,12 +28,6 @@ from grove.api.types.meta import HasMetadata, Uid, find_condition, is_condition_
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.values.clique_counts import LOCAL_IMAGE
 from grove.backends.registry import SCHEDULERS, Backends
-from grove.cli.common.hints import kubectl_hint
-from grove.cli.common.options import ObjectRef
-from grove.cli.common.resource_args import RESOURCES, no_such_object, no_such_set
-from grove.cli.why.cluster_facts import read_cluster_facts
-from grove.cli.why.remains import explain_deleted_set
-from grove.cli.why.status_failure import find_status_failure
 from grove.controller.feature_discovery import read_features
 from grove.controller.informers import NODE_VIEW, Caches
 from grove.controller.rejected_creates import RejectedCreates
@@ -41,6 +35,12 @@ from grove.controller.snapshot_builder import Observer
 from grove.errors import Bug, UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.client import Client
+from grove.operations.hints import kubectl_hint
+from grove.operations.object_ref import ObjectRef
+from grove.operations.resource_args import RESOURCES, no_such_object, no_such_set
+from grove.operations.why.cluster_facts import read_cluster_facts
+from grove.operations.why.remains import explain_deleted_set
+from grove.operations.why.status_failure import find_status_failure
 from grove.planner.actions import Create
 from grove.planner.explain.finalizers import explain_held_objects
 from grove.planner.explain.text import Explanation

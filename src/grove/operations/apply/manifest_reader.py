@@ -84,27 +84,32 @@ def _files_of(folder: Path, is_recursive: bool) -> list[Path]:
 
 def read_documents(path: Path) -> list[ManifestDocument]:
     """Return all objects of a file (`-`: standard input), with Lists expanded. Raises `UserError` with the place."""
-    documents = [document for place, body in _read_bodies(path) for document in _read_objects(place, body)]
+    return parse_documents(_display_path(path), _read(path))
+
+
+def parse_documents(name: str, text: str) -> list[ManifestDocument]:
+    """Return all objects of a text, with Lists expanded. Raises `UserError`; `name` is the text's, for messages."""
+    documents = [document for place, body in _parse_bodies(name, text) for document in _read_objects(place, body)]
     if not documents:
-        raise UserError(f"{_display_path(path)}: has no object; add a manifest")
+        raise UserError(f"{name}: has no object; add a manifest")
     return documents
 
 
 def read_content(path: Path) -> JsonObject:
     """Return the only document of a file that is not a manifest. Raises `UserError`."""
-    contents = [content for _, content in _read_bodies(path)]
+    contents = [content for _, content in _parse_bodies(_display_path(path), _read(path))]
     if len(contents) != 1 or not isinstance(contents[0], dict):
         raise UserError(f"{_display_path(path)}: must have exactly one YAML document, a mapping; correct the file")
     content: JsonObject = contents[0]
     return content
 
 
-def _read_bodies(path: Path) -> Iterator[tuple[str, Any]]:
-    documents = yaml.load_all(_read(path), _Loader)
+def _parse_bodies(name: str, text: str) -> Iterator[tuple[str, Any]]:
+    documents = yaml.load_all(text, _Loader)
     number = 0
     while True:
         number += 1
-        place = f"{_display_path(path)}, document {number}"
+        place = f"{name}, document {number}"
         try:
             body = next(documents, _END)
         except yaml.YAMLError as error:

@@ -3,14 +3,14 @@
 import msgspec
 
 from grove.api.types.meta import ObjectMeta, WireStruct
-from grove.cli.common.apply_merge import warnings_of
-from grove.cli.common.connection import Connection
-from grove.cli.common.options import ObjectRef
-from grove.cli.common.resource_args import RESOURCES, no_such_object
 from grove.errors import UserError
 from grove.kube.api_errors import ApiError
 from grove.kube.response_decoding import check, decode_object
 from grove.kube.transport import MERGE_PATCH, Request
+from grove.operations.apply.apply_merge import warnings_of
+from grove.operations.connection import Connection
+from grove.operations.object_ref import ObjectRef
+from grove.operations.resource_args import RESOURCES, no_such_object
 
 # Conflicts are expected: the operator often writes to the object between the read and the patch.
 ATTEMPTS = 10
@@ -27,6 +27,13 @@ class ScaleObject(WireStruct):
 
 
 class ScaleResult(WireStruct):
+    """The result of a change of the number of replicas.
+
+    Example:
+        scaled = client.scale("chat", 2)
+        print(scaled.before, scaled.replicas)
+    """
+
     kind: str
     namespace: str
     name: str

@@ -7,10 +7,10 @@ import msgspec
 from grove.api import labels
 from grove.api.resources import PODS, Resource
 from grove.api.types.pod import Pod
-from grove.cli.common.connection import Connection
-from grove.cli.common.options import ObjectRef
-from grove.cli.common.resource_args import RESOURCES, no_such_object
 from grove.kube.api_errors import ApiError
+from grove.operations.connection import Connection
+from grove.operations.object_ref import ObjectRef
+from grove.operations.resource_args import RESOURCES, no_such_object
 
 # The label of pods that has the name of an object of this kind.
 _LABELS = {

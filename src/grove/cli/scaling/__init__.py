@@ -1,1 +1,0 @@
-"""`grove scale`: change the number of replicas."""

@@ -1,1 +1,0 @@
-"""`grove why`: the explanation of one object."""

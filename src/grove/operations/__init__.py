@@ -1,0 +1,1 @@
+"""Operations on sets that the command line and the SDK share: apply, scale, restart, undo, logs, explanations."""

@@ -1,0 +1,1 @@
+"""Apply manifests: read them, merge them with what is stored, explain rejections."""

@@ -1,0 +1,1 @@
+"""Read and follow the logs of objects with several pods."""

@@ -1,0 +1,1 @@
+"""Undo and restart the updates of sets, and compare their revisions."""

@@ -1,0 +1,1 @@
+"""Explain one object: what it waits for, and what happens next."""
