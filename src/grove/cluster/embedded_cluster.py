@@ -12,7 +12,9 @@ from typing import assert_never
 from grove.api.types.admission import AdmissionControl
 from grove.clock import Clock
 from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.apiserver.metrics.pod_usage import UsageSource
 from grove.cluster.apiserver.verbs.logs import NO_LOGS, LogSource
+from grove.cluster.controllers.autoscaling.horizontal_controller import HorizontalController
 from grove.cluster.controllers.disruption_controller import DisruptionController
 from grove.cluster.controllers.garbage_collector import GarbageCollector
 from grove.cluster.controllers.namespace_defaults import NamespaceDefaults
@@ -22,6 +24,7 @@ from grove.cluster.kubelet.process.log_source import ProcessLogs
 from grove.cluster.kubelet.process.process_kubelet import ProcessKubelet
 from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
 from grove.cluster.kubelet.simulated.simulated_logs import SimulatedLogs
+from grove.cluster.kubelet.simulated.simulated_usage import SimulatedUsage
 from grove.cluster.node_pod_cache import BoundPods
 from grove.cluster.scheduler.scheduler import Scheduler
 from grove.cluster.storage.store import Storage
@@ -62,7 +65,9 @@ class EmbeddedCluster:
         self.api_address: tuple[str, int] | None = None
         self._process_logs = ProcessLogs()
         self.logs = self._log_source()
-        self.server = ApiServer(clock, self._new_random(), admission=admission, logs=self.logs, store=store)
+        self.server = ApiServer(
+            clock, self._new_random(), admission=admission, logs=self.logs, usage=self._usage_source(), store=store
+        )
 
     def connect(self) -> InProcessTransport:
         return InProcessTransport(self.server, self._clock)
@@ -80,6 +85,7 @@ class EmbeddedCluster:
             GarbageCollector(self.server).run(),
             NamespaceDefaults(self.server, root_ca=self.root_ca).run(),
             DisruptionController(self.server).run(),
+            HorizontalController(self.server).run(),
         ]
         match self._kubelet:
             case KubeletKind.SIMULATED:
@@ -114,6 +120,15 @@ class EmbeddedCluster:
                 return self._process_logs
             case KubeletKind.NONE:
                 return NO_LOGS
+            case _:
+                assert_never(self._kubelet)
+
+    def _usage_source(self) -> UsageSource | None:
+        match self._kubelet:
+            case KubeletKind.SIMULATED:
+                return SimulatedUsage()
+            case KubeletKind.PROCESS | KubeletKind.NONE:
+                return None
             case _:
                 assert_never(self._kubelet)
 

@@ -32,6 +32,7 @@ from grove.cluster.apiserver.codec.protobuf import is_protobuf, options_to_json_
 from grove.cluster.apiserver.codec.version_conversion import convert_body
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.discovery import Handler
+from grove.cluster.apiserver.metrics.pod_usage import UsageSource
 from grove.cluster.apiserver.printers.table import encode_table, read_included
 from grove.cluster.apiserver.registry.crd_strategy import CrdController
 from grove.cluster.apiserver.registry.events_v1 import to_events_v1
@@ -97,6 +98,7 @@ class ApiServer:
         admission: AdmissionControl | None = None,
         history: int = HISTORY,
         logs: LogSource = NO_LOGS,
+        usage: UsageSource | None = None,
         observers: Iterable[Observer] = (),
         store: Storage | None = None,
     ) -> None:
@@ -105,6 +107,8 @@ class ApiServer:
         # Called with every request and its response, except watches.
         self.observers = list(observers)
         self._logs = logs
+        # None: the metrics API is not served.
+        self.usage = usage
         self.kinds = ResourceRegistry(self.store)
         self._quotas = QuotaLedger(self.store)
         self._context = Context(self.store, clock, random, quotas=self._quotas, admission=admission)
