@@ -240,7 +240,8 @@ class HorizontalController:
         status |= {**change, "observedGeneration": _generation(entry)}
         if not status.get("currentMetrics"):
             status.pop("currentMetrics", None)
-        for condition in conditions:
+        # The last of each type: a condition that is set twice in one sync must not count as a transition.
+        for condition in {condition.type: condition for condition in conditions}.values():
             status = with_condition(status, _to_wire(condition, now))
         if status == before:
             return
@@ -256,7 +257,7 @@ class HorizontalController:
     async def _write_event(self, entry: Entry, type_: str, reason: str, message: str) -> None:
         now, metadata = format_time(self._server.clock.now()), entry.obj["metadata"]
         event = {
-            "metadata": {"generateName": f"{entry.name}."},
+            "metadata": {"name": f"{entry.name}.{self._server.store.revision:x}"},
             "involvedObject": {
                 "apiVersion": AUTOSCALERS.api_version, "kind": AUTOSCALERS.kind, "namespace": entry.namespace,
                 "name": entry.name, "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
