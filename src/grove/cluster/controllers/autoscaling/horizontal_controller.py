@@ -1,6 +1,6 @@
 """The controller of HorizontalPodAutoscalers: reads the scale of each target, decides, and writes scale and status.
 
-It syncs an autoscaler when its spec changes and then every 15 s, as Kubernetes does, because metrics have no watch.
+It syncs an autoscaler 15 s after its creation and then every 15 s, as Kubernetes does, because metrics have no watch.
 Without autoscalers it does nothing. The decision is in `autoscaler_decision.py`.
 """
 
@@ -96,6 +96,9 @@ class HorizontalController:
         entry = self._table.find(*key)
         if entry is None:
             return None
+        first_sync = msgspec.convert(entry.obj["metadata"]["creationTimestamp"], datetime) + self._sync_period
+        if "status" not in entry.obj and self._server.clock.now() < first_sync:
+            return first_sync
         try:
             await self._sync(key, entry)
         except msgspec.ValidationError as error:

@@ -61,12 +61,18 @@ class ScalingHistory(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[ScaleChange, ...] = ()
 
     def with_recommendation(self, at: datetime, replicas: int) -> "ScalingHistory":
-        recent = tuple(one for one in self.recommendations if one.at >= at - LONGEST_WINDOW)
+        recent = self.recommendations[_first_recent(self.recommendations, at) :]
         return msgspec.structs.replace(self, recommendations=(*recent, Recommendation(at, replicas)))
 
     def with_change(self, at: datetime, change: int) -> "ScalingHistory":
-        recent = tuple(one for one in self.changes if one.at >= at - LONGEST_WINDOW)
+        recent = self.changes[_first_recent(self.changes, at) :]
         return msgspec.structs.replace(self, changes=(*recent, ScaleChange(at, change)))
+
+
+def _first_recent(records: Sequence[Recommendation | ScaleChange], now: datetime) -> int:
+    """Return the index of the first record that a window can still reach. Records are in order of time."""
+    cutoff = now - LONGEST_WINDOW
+    return next((index for index, one in enumerate(records) if one.at >= cutoff), len(records))
 
 
 class AllowedScale(msgspec.Struct, frozen=True):
@@ -130,7 +136,13 @@ def limit_scale(
 
 def _stabilize_by_default(history: ScalingHistory, desired: int, now: datetime) -> int:
     cutoff = now - timedelta(seconds=DOWNSCALE_WINDOW_SECONDS)
-    return max([desired, *(one.replicas for one in history.recommendations if one.at >= cutoff)])
+    highest = desired
+    # The newest first: most records of a long history are older.
+    for one in reversed(history.recommendations):
+        if one.at < cutoff:
+            break
+        highest = max(highest, one.replicas)
+    return highest
 
 
 def _limit_by_default(current: int, desired: int, minimum: int, maximum: int) -> AllowedScale:
