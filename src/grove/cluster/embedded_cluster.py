@@ -22,6 +22,7 @@ from grove.cluster.controllers.node_lifecycle import NodeLifecycle
 from grove.cluster.in_process_transport import InProcessTransport
 from grove.cluster.kubelet.process.log_source import ProcessLogs
 from grove.cluster.kubelet.process.process_kubelet import ProcessKubelet
+from grove.cluster.kubelet.process_usage import ProcessUsage
 from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
 from grove.cluster.kubelet.simulated.simulated_logs import SimulatedLogs
 from grove.cluster.kubelet.simulated.simulated_usage import SimulatedUsage
@@ -64,6 +65,7 @@ class EmbeddedCluster:
         self.root_ca = b""
         self.api_address: tuple[str, int] | None = None
         self._process_logs = ProcessLogs()
+        self._process_usage = ProcessUsage()
         self.logs = self._log_source()
         self.server = ApiServer(
             clock, self._new_random(), admission=admission, logs=self.logs, usage=self._usage_source(), store=store
@@ -94,16 +96,11 @@ class EmbeddedCluster:
                 )
                 parts.append(kubelet.run())
             case KubeletKind.PROCESS:
-                parts.append(
-                    ProcessKubelet(
-                        self.client(),
-                        clock,
-                        self._new_random(),
-                        bound,
-                        self._process_logs,
-                        api_address=self.api_address,
-                    ).run()
+                processes = ProcessKubelet(
+                    self.client(), clock, self._new_random(), bound, self._process_logs, api_address=self.api_address
                 )
+                self._process_usage.follow(processes.find_processes)
+                parts.append(processes.run())
             case KubeletKind.NONE:
                 pass
             case _:
@@ -127,7 +124,9 @@ class EmbeddedCluster:
         match self._kubelet:
             case KubeletKind.SIMULATED:
                 return SimulatedUsage()
-            case KubeletKind.PROCESS | KubeletKind.NONE:
+            case KubeletKind.PROCESS:
+                return self._process_usage
+            case KubeletKind.NONE:
                 return None
             case _:
                 assert_never(self._kubelet)
