@@ -24,6 +24,7 @@ from grove.cluster.apiserver.registry.crd_validation import (
     validate_crd_update,
 )
 from grove.cluster.apiserver.registry.hpa import prepare_autoscaler
+from grove.cluster.apiserver.registry.hpa_validation import validate_autoscaler
 from grove.cluster.apiserver.registry.leases import check_lease_times, validate_lease
 from grove.cluster.apiserver.registry.pdb_validation import (
     check_budget_status,
@@ -106,6 +107,8 @@ def validate_create(resource_info: ResourceInfo, obj: JsonObject) -> list[FieldE
             return validate_pod(obj)
         case "configmaps" | "secrets":
             return validate_config(obj)
+        case "horizontalpodautoscalers.autoscaling":
+            return validate_autoscaler(obj)
         case "resourcequotas":
             return _validate_quota(obj)
         case "services":
@@ -179,6 +182,8 @@ def validate_update(resource_info: ResourceInfo, old: JsonObject, new: JsonObjec
             return validate_pod_update(old, new)
         case "configmaps" | "secrets":
             return validate_config_update(old, new)
+        case "horizontalpodautoscalers.autoscaling":
+            return validate_autoscaler(new, old)
         case "resourcequotas":
             return _validate_quota(new)
         case "services":
