@@ -119,3 +119,12 @@ async def test_what_makes_no_sense_is_refused(api: Talk, spec: JsonObject, why: 
 async def test_scaling_to_zero_needs_a_metric_without_pods(api: Talk) -> None:
     metrics = [external(type="AverageValue", averageValue="10")]
     assert (await api.create(AUTOSCALERS, autoscaler(minReplicas=0, metrics=metrics))).spec["minReplicas"] == 0
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"maxReplicas": "x"}, {"metrics": [{"type": 5}]}, scale_up(policies=[{"value": []}]), scale_up(tolerance="x")],
+)
+async def test_fields_of_a_wrong_type_cannot_be_read(api: Talk, spec: JsonObject) -> None:
+    answer = await api.post(api.at(AUTOSCALERS), autoscaler(**spec))
+    assert answer.refusal[:2] == (400, "BadRequest")

@@ -71,12 +71,12 @@ DIFFERENCES: dict[str, Difference] = {
         says="metrics.k8s.io/v1beta1\n", lacks="batch/v1", because=f"{_NO_KINDS}; {_MEASURED}"
     ),
     "measured-nodes": Difference(
-        says="NAME  CPU(cores)  CPU(%)  MEMORY(bytes)  MEMORY(%)\n",
+        says="NAME  CPU(cores)  CPU(%)  MEMORY(bytes)  MEMORY(%)\n" + 3 * "NODE  AGE  0%  0Mi  0%\n",
         lacks="error: Metrics API not available",
         because=_MEASURED,
     ),
     "no-pods-to-measure": Difference(
-        says="No resources found in NAMESPACE namespace.\n", lacks="error: Metrics API not available", because=_MEASURED
+        says="No resources found\n", lacks="error: Metrics API not available", because=_MEASURED
     ),
     "no-limit-ranges": Difference(lacks="No LimitRange resource.", because=_NO_KINDS),
     "no-dump": Difference(

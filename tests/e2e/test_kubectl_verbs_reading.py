@@ -289,7 +289,7 @@ def test_the_cluster_tells_of_itself(both: Both) -> None:
 
 def test_only_the_embedded_cluster_measures(both: Both) -> None:
     both("top", "node", differs="measured-nodes")
-    both("top", "pod", differs="no-pods-to-measure")
+    both("top", "pod", "--all-namespaces", "--selector=app=nobody", differs="no-pods-to-measure")
 
 
 def test_no_certificates_are_given(both: Both) -> None:

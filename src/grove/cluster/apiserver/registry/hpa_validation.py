@@ -1,13 +1,21 @@
 """Validation of HorizontalPodAutoscalers, with the messages of Kubernetes. Their defaults are set in `hpa.py`."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.api.validation.field_errors import FieldError, forbidden, invalid, not_supported, required
 from grove.api.values.quantities import QuantityError, parse_milli
+from grove.cluster.apiserver.codec.label_selectors import LabelSelector
 from grove.cluster.apiserver.codec.lenient_json import items, part
-from grove.cluster.apiserver.registry.metadata import find_dns_label_error, find_path_segment_error
+from grove.cluster.apiserver.registry.metadata import (
+    build_unreadable_error,
+    find_dns_label_error,
+    find_path_segment_error,
+)
+from grove.cluster.built_in_resources import AUTOSCALERS
 
 _LONGEST_PERIOD, _LONGEST_WINDOW = 1800, 3600
 _SELECT_POLICIES = ("Disabled", "Max", "Min")
@@ -15,6 +23,92 @@ _POLICY_TYPES = ("Percent", "Pods")
 _METRIC_TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")
 _FIELDS = {kind: kind[0].lower() + kind[1:] for kind in ("Object", "External", "Pods", "Resource", "ContainerResource")}
 _TARGET_TYPES = ("Utilization", "Value", "AverageValue")
+
+
+_Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_Quantity = str | int | float
+
+
+class _Reference(msgspec.Struct, rename="camel"):
+    api_version: str | None = None
+    kind: str | None = None
+    name: str | None = None
+
+
+class _Name(msgspec.Struct):
+    name: str | None = None
+    selector: LabelSelector | None = None
+
+
+class _Target(msgspec.Struct, rename="camel"):
+    type: str | None = None
+    value: _Quantity | None = None
+    average_value: _Quantity | None = None
+    average_utilization: _Int | None = None
+
+
+class _Source(msgspec.Struct, rename="camel"):
+    name: str | None = None
+    container: str | None = None
+    metric: _Name | None = None
+    target: _Target | None = None
+    described_object: _Reference | None = None
+
+
+class _Metric(msgspec.Struct, rename="camel"):
+    type: str | None = None
+    resource: _Source | None = None
+    container_resource: _Source | None = None
+    pods: _Source | None = None
+    object: _Source | None = None
+    external: _Source | None = None
+
+
+class _Policy(msgspec.Struct, rename="camel"):
+    type: str | None = None
+    value: _Int | None = None
+    period_seconds: _Int | None = None
+
+
+class _Rules(msgspec.Struct, rename="camel"):
+    stabilization_window_seconds: _Int | None = None
+    select_policy: str | None = None
+    policies: list[_Policy] | None = None
+    tolerance: _Quantity | None = None
+
+
+class _Behavior(msgspec.Struct, rename="camel"):
+    scale_up: _Rules | None = None
+    scale_down: _Rules | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    scale_target_ref: _Reference | None = None
+    min_replicas: _Int | None = None
+    max_replicas: _Int | None = None
+    metrics: list[_Metric] | None = None
+    behavior: _Behavior | None = None
+
+
+def check_autoscaler(obj: JsonObject) -> None:
+    """Raise 400 for fields of a wrong type."""
+    try:
+        spec = msgspec.convert(obj.get("spec") or {}, _Spec)
+        for quantity in _quantities(spec):
+            parse_milli(quantity)
+    except (msgspec.ValidationError, QuantityError) as error:
+        raise build_unreadable_error(AUTOSCALERS, str(error)) from None
+
+
+def _quantities(spec: _Spec) -> Iterator[_Quantity]:
+    for metric in spec.metrics or ():
+        for source in (metric.resource, metric.container_resource, metric.pods, metric.object, metric.external):
+            target = (source.target if source is not None else None) or _Target()
+            yield from (each for each in (target.value, target.average_value) if each is not None)
+    behavior = spec.behavior or _Behavior()
+    for rules in (behavior.scale_up, behavior.scale_down):
+        if rules is not None and rules.tolerance is not None:
+            yield rules.tolerance
 
 
 def validate_autoscaler(obj: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
@@ -183,6 +277,8 @@ def _validate_rules(rules: JsonObject, where: str) -> Iterator[FieldError]:
         yield invalid(f"{where}.stabilizationWindowSeconds", window, f"must be less than or equal to {_LONGEST_WINDOW}")
     if select is not None and select not in _SELECT_POLICIES:
         yield not_supported(f"{where}.selectPolicy", select, _SELECT_POLICIES)
+    if rules.get("tolerance") is not None and parse_milli(rules["tolerance"]) < 0:
+        yield invalid(f"{where}.tolerance", rules["tolerance"], "must be greater than or equal to 0")
     policies = items(rules.get("policies"))
     if not policies:
         yield required(f"{where}.policies", "must specify at least one Policy")

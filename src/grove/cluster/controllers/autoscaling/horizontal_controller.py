@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from grove.api.types.meta import JsonObject
+from grove.api.values.quantities import QuantityError
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.apiserver.auth.user_info import AUTOSCALER
 from grove.cluster.apiserver.codec.lenient_json import items, part
@@ -101,7 +102,7 @@ class HorizontalController:
             return first_sync
         try:
             await self._sync(key, entry)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, QuantityError) as error:
             log.warning("autoscaler cannot be read", namespace=key[0], name=key[1], error=str(error))
         return self._server.clock.now() + self._sync_period
 
