@@ -13,6 +13,7 @@ from grove.api.types.admission import AdmissionControl
 from grove.api.types.meta import JsonObject
 from grove.clock import LoopClock
 from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.apiserver.metrics.pod_usage import UsageSource
 from grove.cluster.apiserver.verbs.logs import NO_LOGS, LogSource
 from grove.cluster.in_process_transport import InProcessTransport
 from grove.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Transport
@@ -141,10 +142,16 @@ class Watch:
         return [(event["type"], event["object"].get("metadata", {}).get("name", "")) for event in events]
 
 
-def fresh_api(*, admission: AdmissionControl | None = None, history: int = 100_000, logs: LogSource = NO_LOGS) -> Api:
+def fresh_api(
+    *,
+    admission: AdmissionControl | None = None,
+    history: int = 100_000,
+    logs: LogSource = NO_LOGS,
+    usage: UsageSource | None = None,
+) -> Api:
     """A client of a new, empty cluster."""
     clock = LoopClock(NOON)
-    server = ApiServer(clock, Random(7), admission=admission, history=history, logs=logs)
+    server = ApiServer(clock, Random(7), admission=admission, history=history, logs=logs, usage=usage)
     return Api(InProcessTransport(server, clock), clock, server)
 
 
@@ -157,12 +164,14 @@ def on_cluster(story: Story) -> Test:
     return on_cluster_with()(story)
 
 
-def on_cluster_with(*, admission: AdmissionControl | None = None, history: int = 100_000) -> Callable[[Story], Test]:
+def on_cluster_with(
+    *, admission: AdmissionControl | None = None, history: int = 100_000, usage: UsageSource | None = None
+) -> Callable[[Story], Test]:
     """As `on_cluster`, on a cluster with these settings."""
 
     def make_test(story: Story) -> Test:
         async def tell(arguments: dict[str, Any]) -> None:
-            await story(fresh_api(admission=admission, history=history), **arguments)
+            await story(fresh_api(admission=admission, history=history, usage=usage), **arguments)
 
         def test(**arguments: Any) -> None:
             run_virtual(tell(arguments))

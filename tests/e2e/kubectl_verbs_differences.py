@@ -15,6 +15,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NO_KINDS = "kinds that nobody here would act on are not served, and clients say so"
+_MEASURED = "the usage of pods is measured here; the real control plane of the tests has no metrics server"
 _NO_PROCESS = "no process runs in a simulated pod, and those of a pod that is a process are yours"
 _INSIDE = "simulated pods have no processes, and other pods run as local processes without containers"
 _NO_UPGRADE = "error: unable to upgrade connection: the embedded cluster does not support"
@@ -61,8 +62,22 @@ DIFFERENCES: dict[str, Difference] = {
         lacks="Warning: v1 Endpoints is deprecated",
         because="by default kubectl prunes kinds that are not served here; --prune-allowlist names others",
     ),
-    "fewer-kinds": Difference(lacks="deployments  deploy  apps/v1  true  Deployment", because=_NO_KINDS),
-    "fewer-versions": Difference(lacks="batch/v1", because=_NO_KINDS),
+    "fewer-kinds": Difference(
+        says="nodes  metrics.k8s.io/v1beta1  false  NodeMetrics\npods  metrics.k8s.io/v1beta1  true  PodMetrics\n",
+        lacks="deployments  deploy  apps/v1  true  Deployment",
+        because=f"{_NO_KINDS}; {_MEASURED}",
+    ),
+    "fewer-versions": Difference(
+        says="metrics.k8s.io/v1beta1\n", lacks="batch/v1", because=f"{_NO_KINDS}; {_MEASURED}"
+    ),
+    "measured-nodes": Difference(
+        says="NAME  CPU(cores)  CPU(%)  MEMORY(bytes)  MEMORY(%)\n" + 3 * "NODE  AGE  0%  0Mi  0%\n",
+        lacks="error: Metrics API not available",
+        because=_MEASURED,
+    ),
+    "no-pods-to-measure": Difference(
+        says="No resources found\n", lacks="error: Metrics API not available", because=_MEASURED
+    ),
     "no-limit-ranges": Difference(lacks="No LimitRange resource.", because=_NO_KINDS),
     "no-dump": Difference(
         says='"items": []\n' + _NO_SUCH,

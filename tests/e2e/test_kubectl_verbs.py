@@ -32,7 +32,7 @@ VERBS: dict[str, dict[str, str]] = {
         "autoscale": f"{_RUNNING}::test_autoscale_makes_an_autoscaler",
         "certificate": f"{_READING}::test_no_certificates_are_given",
         "cluster-info": f"{_READING}::test_the_cluster_tells_of_itself",
-        "top": f"{_READING}::test_nobody_measures",
+        "top": f"{_READING}::test_only_the_embedded_cluster_measures",
         "cordon": f"{_RUNNING}::test_nodes_are_cordoned",
         "uncordon": f"{_RUNNING}::test_nodes_are_cordoned",
         "drain": f"{_RUNNING}::test_a_node_is_drained",
@@ -94,7 +94,7 @@ VERBS: dict[str, dict[str, str]] = {
     },
     "certificate": dict.fromkeys(("approve", "deny"), f"{_READING}::test_no_certificates_are_given"),
     "cluster-info": {"dump": f"{_READING}::test_the_cluster_tells_of_itself"},
-    "top": dict.fromkeys(("node", "pod"), f"{_READING}::test_nobody_measures"),
+    "top": dict.fromkeys(("node", "pod"), f"{_READING}::test_only_the_embedded_cluster_measures"),
     "config": dict.fromkeys(
         (
             "current-context", "delete-cluster", "delete-context", "delete-user", "get-clusters", "get-contexts",

@@ -287,9 +287,9 @@ def test_the_cluster_tells_of_itself(both: Both) -> None:
     both("cluster-info", "dump", "--namespaces", both.namespace, code=1, differs="no-dump")
 
 
-def test_nobody_measures(both: Both) -> None:
-    both("top", "node", code=1)
-    both("top", "pod", code=1)
+def test_only_the_embedded_cluster_measures(both: Both) -> None:
+    both("top", "node", differs="measured-nodes")
+    both("top", "pod", "--all-namespaces", "--selector=app=nobody", differs="no-pods-to-measure")
 
 
 def test_no_certificates_are_given(both: Both) -> None:

@@ -42,7 +42,10 @@ _BODIES: dict[str, JsonObject] = {
     "resourcequotas": {"spec": {"hard": {"pods": "50", "requests.cpu": "50", "count/configmaps": "50"}}},
     "leases.coordination.k8s.io": {"spec": {"holderIdentity": "h", "renewTime": "2026-01-01T00:00:00.000000Z"}},
     "horizontalpodautoscalers.autoscaling": {
-        "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "PodClique", "name": "a"}}
+        "spec": {
+            "maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": "a"},
+        }
     },
     "controllerrevisions.apps": {"revision": 1, "data": {"x": [1, {"y": None}]}},
     "priorityclasses.scheduling.k8s.io": {"value": 5, "globalDefault": False},

@@ -158,13 +158,13 @@ def _plain(items: dict[str, JsonObject]) -> dict[str, JsonObject]:
 
 
 async def _collections(transport: Transport) -> AsyncIterator[str]:
-    """Every path that can be listed, as discovery tells it."""
+    """Every path that can be listed and watched, as discovery tells it. Metrics can only be read."""
     roots = ["/api/v1"]
     for group in (await _json(transport, "/apis"))["groups"]:
         roots += [f"/apis/{version['groupVersion']}" for version in group["versions"]]
     for root in roots:
         for resource in (await _json(transport, root))["resources"]:
-            if "list" in resource["verbs"]:
+            if "watch" in resource["verbs"]:
                 yield f"{root}/{resource['name']}"
 
 

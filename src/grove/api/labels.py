@@ -76,6 +76,14 @@ SIM_READY_AFTER = "simulation.grove.io/ready-after"
 SIM_EXIT_AFTER = "simulation.grove.io/exit-after"
 SIM_EXIT_CODE = "simulation.grove.io/exit-code"
 SIM_PULL_ERROR = "simulation.grove.io/pull-error"
+SIM_CPU_USAGE = "simulation.grove.io/cpu-usage"
+SIM_MEMORY_USAGE = "simulation.grove.io/memory-usage"
+# On a set: the CPU that the ready pods of a set, group or clique use together; its name follows.
+SIM_LOAD_PREFIX = "load.simulation.grove.io/"
+# On any object: a custom metric of it; the name of the metric follows.
+SIM_METRIC_PREFIX = "metrics.simulation.grove.io/"
+# On a ConfigMap, as a label: its data are external metrics.
+SIM_EXTERNAL_METRICS = "simulation.grove.io/external-metrics"
 
 
 def default_labels(pcs_name: str) -> dict[str, str]:

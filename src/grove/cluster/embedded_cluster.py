@@ -12,7 +12,9 @@ from typing import assert_never
 from grove.api.types.admission import AdmissionControl
 from grove.clock import Clock
 from grove.cluster.apiserver.api_server import ApiServer
+from grove.cluster.apiserver.metrics.pod_usage import UsageSource
 from grove.cluster.apiserver.verbs.logs import NO_LOGS, LogSource
+from grove.cluster.controllers.autoscaling.horizontal_controller import HorizontalController
 from grove.cluster.controllers.disruption_controller import DisruptionController
 from grove.cluster.controllers.garbage_collector import GarbageCollector
 from grove.cluster.controllers.namespace_defaults import NamespaceDefaults
@@ -20,8 +22,10 @@ from grove.cluster.controllers.node_lifecycle import NodeLifecycle
 from grove.cluster.in_process_transport import InProcessTransport
 from grove.cluster.kubelet.process.log_source import ProcessLogs
 from grove.cluster.kubelet.process.process_kubelet import ProcessKubelet
+from grove.cluster.kubelet.process_usage import ProcessUsage
 from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
 from grove.cluster.kubelet.simulated.simulated_logs import SimulatedLogs
+from grove.cluster.kubelet.simulated.simulated_usage import SimulatedUsage
 from grove.cluster.node_pod_cache import BoundPods
 from grove.cluster.scheduler.scheduler import Scheduler
 from grove.cluster.storage.store import Storage
@@ -61,8 +65,11 @@ class EmbeddedCluster:
         self.root_ca = b""
         self.api_address: tuple[str, int] | None = None
         self._process_logs = ProcessLogs()
+        self._process_usage = ProcessUsage()
         self.logs = self._log_source()
-        self.server = ApiServer(clock, self._new_random(), admission=admission, logs=self.logs, store=store)
+        self.server = ApiServer(
+            clock, self._new_random(), admission=admission, logs=self.logs, usage=self._usage_source(), store=store
+        )
 
     def connect(self) -> InProcessTransport:
         return InProcessTransport(self.server, self._clock)
@@ -80,6 +87,7 @@ class EmbeddedCluster:
             GarbageCollector(self.server).run(),
             NamespaceDefaults(self.server, root_ca=self.root_ca).run(),
             DisruptionController(self.server).run(),
+            HorizontalController(self.server).run(),
         ]
         match self._kubelet:
             case KubeletKind.SIMULATED:
@@ -88,16 +96,11 @@ class EmbeddedCluster:
                 )
                 parts.append(kubelet.run())
             case KubeletKind.PROCESS:
-                parts.append(
-                    ProcessKubelet(
-                        self.client(),
-                        clock,
-                        self._new_random(),
-                        bound,
-                        self._process_logs,
-                        api_address=self.api_address,
-                    ).run()
+                processes = ProcessKubelet(
+                    self.client(), clock, self._new_random(), bound, self._process_logs, api_address=self.api_address
                 )
+                self._process_usage.follow(processes.find_processes)
+                parts.append(processes.run())
             case KubeletKind.NONE:
                 pass
             case _:
@@ -114,6 +117,17 @@ class EmbeddedCluster:
                 return self._process_logs
             case KubeletKind.NONE:
                 return NO_LOGS
+            case _:
+                assert_never(self._kubelet)
+
+    def _usage_source(self) -> UsageSource | None:
+        match self._kubelet:
+            case KubeletKind.SIMULATED:
+                return SimulatedUsage()
+            case KubeletKind.PROCESS:
+                return self._process_usage
+            case KubeletKind.NONE:
+                return None
             case _:
                 assert_never(self._kubelet)
 

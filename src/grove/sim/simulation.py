@@ -24,10 +24,12 @@ from grove.api.values.clique_counts import LOCAL_IMAGE
 from grove.clock import Clock, LoopClock
 from grove.cluster.apiserver.api_server import ApiServer
 from grove.cluster.built_in_resources import SERVED
+from grove.cluster.controllers.autoscaling.horizontal_controller import HorizontalController
 from grove.cluster.controllers.garbage_collector import GarbageCollector
 from grove.cluster.controllers.node_lifecycle import NodeLifecycle
 from grove.cluster.in_process_transport import InProcessTransport
 from grove.cluster.kubelet.simulated.simulated_kubelet import SimulatedKubelet
+from grove.cluster.kubelet.simulated.simulated_usage import SimulatedUsage
 from grove.cluster.node_pod_cache import BoundPods
 from grove.cluster.nodes import Nodes, NodeTopology
 from grove.cluster.scheduler.scheduler import Scheduler
@@ -122,7 +124,12 @@ class World:
 
     async def __aenter__(self) -> Self:
         self.clock: Clock = LoopClock(EPOCH)
-        self.server = ApiServer(self.clock, self._random("server"), admission=admission_of(lambda: self.server.store))
+        self.server = ApiServer(
+            self.clock,
+            self._random("server"),
+            admission=admission_of(lambda: self.server.store),
+            usage=SimulatedUsage(),
+        )
         self._changed = asyncio.Event()
         self.invariants = Invariants(self.clock)
         if self._is_checked:
@@ -264,9 +271,11 @@ class World:
         lifecycle = NodeLifecycle(self._cluster_client("nodes"), self.clock, self._random("nodes"), bound)
         scheduler = Scheduler(self._cluster_client("scheduler"), self.clock, self._random("scheduler"))
         garbage = GarbageCollector(self.server)
+        autoscaler = HorizontalController(self.server)
         for name, run in (
             ("bound", bound.run()), ("kubelet", kubelet.run()), ("nodes", lifecycle.run()),
             ("scheduler", scheduler.run()), ("garbage", garbage.run()),
+            ("autoscaler", autoscaler.run()),
         ):  # fmt: skip
             self._start_task(name, run)
         if self._operator_factory is not None:

@@ -12,6 +12,22 @@ SCENARIOS = ROOT / "examples" / "scenarios"
 
 # How lines begin that each shipped scenario must tell, in this order.
 ESSENTIAL = {
+    "a-day-of-load.yaml": (
+        "   6:00:00  scenario   finds all as expected",
+        "   7:00:00  scenario   sets the load of pclq/chat-0-frontend to 6 CPU over 3h",
+        "   7:15:00  scaler     scaled podclique/chat-0-frontend from 2 to 3: cpu resource utilization (percentage of",
+        "   9:00:15  scaler     scaled podcliquescalinggroup/chat-0-decode from 1 to 4: external metric queued_reques",
+        "   9:00:15  operator   created 9 pods of chat replica 0",
+        "  11:00:00  scenario   finds all as expected",
+        "  12:00:15  scaler     scaled podclique/chat-0-frontend from 9 to 12: cpu resource utilization (percentage o",
+        "  12:30:00  scenario   finds all as expected",
+        "  13:00:00  scenario   crashes the operator",
+        "  13:29:00  scaler     scaled podclique/chat-0-frontend from 12 to 11: All metrics below target",
+        "  14:00:00  operator   deleted 7 pods of chat replica 0: the clique has 12 pods and requests 5",
+        "  20:05:15  scaler     scaled podcliquescalinggroup/chat-0-decode from 4 to 1: All metrics below target",
+        "  23:00:00  scenario   finds all as expected",
+        "At 24:00:00:",
+    ),
     "crash-that-recovers-in-time.yaml": (
         "   0:10:00  scenario   loses 2 pods of serve-0-engine-0-worker",
         "   0:10:00  operator   MinAvailableBreached podclique/serve-0-engine-0-worker: 1 of at least 2 pods are ready",

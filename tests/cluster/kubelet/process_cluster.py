@@ -24,6 +24,7 @@ from grove.cluster.kubelet.process.async_events import Broadcast
 from grove.cluster.kubelet.process.config_watcher import CONFIG_MAPS
 from grove.cluster.kubelet.process.log_source import ProcessLogs
 from grove.cluster.kubelet.process.process_kubelet import ProcessKubelet
+from grove.cluster.kubelet.process_usage import ProcessUsage
 from grove.cluster.node_pod_cache import BoundPods
 from grove.cluster.nodes import Nodes
 from grove.cluster.storage.store import Change
@@ -79,7 +80,8 @@ class ProcessCluster:
     def __init__(self) -> None:
         self.clock = LoopClock.starting_now()
         self._logs = ProcessLogs()
-        self.server = ApiServer(self.clock, Random("server"), logs=self._logs)
+        usage = ProcessUsage()
+        self.server = ApiServer(self.clock, Random("server"), logs=self._logs, usage=usage)
         self._versions: dict[tuple[str, str], list[AnyPod]] = {}
         self._changes = Broadcast()
         self.server.store.subscribe(self._hear)
@@ -90,6 +92,7 @@ class ProcessCluster:
         # Chance of its own: tests run side by side, and must not meet at one address.
         chance = Random(os.urandom(16))
         self.kubelet = ProcessKubelet(self.client, self.clock, chance, self.bound, self._logs)
+        usage.follow(self.kubelet.find_processes)
         self.lifecycle = NodeLifecycle(self.client, self.clock, Random("lifecycle"), self.bound)
 
     async def run(self) -> None:

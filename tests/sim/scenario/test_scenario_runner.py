@@ -1,5 +1,6 @@
 """Scenarios are played in a real world: what happens to it, what is told of it, and what is expected."""
 
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -224,3 +225,28 @@ def test_nodes_that_the_cluster_refuses_are_named() -> None:
     scenario = read_scenario({"nodes": [{"labels": {"a b": "c"}}]}, lambda _: ())
     with pytest.raises(ScenarioError, match=r"nodes\[0\]: rejected by the API server: .*a b"):
         run_virtual(play(scenario, seed=1, until=None, at_end=sets_of))
+
+
+async def loads_of(world: World) -> list[str]:
+    """Every load that the set had, in order."""
+    table = next(table for table in world.server.store.tables() if table.resource_info.plural == "podcliquesets")
+    key = "load.simulation.grove.io/workload2-0-pc-a"
+    notes = [change.entry.obj["metadata"].get("annotations") or {} for change in table.log]
+    return [load for load, _ in groupby(note[key] for note in notes if key in note)]
+
+
+def test_a_load_grows_step_by_step_and_a_new_one_replaces_it() -> None:
+    content = {
+        "nodes": [{"count": 10, "resources": NODE}],
+        "manifests": [with_delay(WORKLOAD2)],
+        "timeline": [
+            {"at": "10m", "load": {"target": "pclq/workload2-0-pc-a", "cpu": "4", "over": "4m"}},
+            {"at": "12m30s", "load": {"target": "pclq/workload2-0-pc-a", "cpu": "1"}},
+        ],
+    }
+    result = run_virtual(play(read_scenario(content, lambda _: ()), seed=1, until=None, at_end=loads_of))
+    assert result.ending == ["1", "2", "1"]
+    assert told(result, "scenario")[-2:] == [
+        "600 sets the load of pclq/workload2-0-pc-a to 4 CPU over 4m",
+        "750 sets the load of pclq/workload2-0-pc-a to 1 CPU",
+    ]

@@ -131,7 +131,7 @@ async def _delete(connection: "Connection", deletions: list[_Deletion], is_waiti
 
 async def _report_remains(connection: "Connection", deletion: _Deletion) -> None:
     """Print which objects of a deleted set still exist, and why: their finalizers keep them."""
-    from grove.cli.why.remains import explain_deleted_set
+    from grove.operations.why.remains import explain_deleted_set
 
     target, namespace = deletion.target, deletion.namespace
     for one in await explain_deleted_set(connection.client, namespace, target.name):

@@ -32,6 +32,9 @@ from grove.cluster.apiserver.codec.protobuf import is_protobuf, options_to_json_
 from grove.cluster.apiserver.codec.version_conversion import convert_body
 from grove.cluster.apiserver.context import Context
 from grove.cluster.apiserver.discovery import Handler
+from grove.cluster.apiserver.metrics.metrics_api import PREFIX as METRICS_PREFIX
+from grove.cluster.apiserver.metrics.metrics_api import MetricsApi
+from grove.cluster.apiserver.metrics.pod_usage import UsageSource
 from grove.cluster.apiserver.printers.table import encode_table, read_included
 from grove.cluster.apiserver.registry.crd_strategy import CrdController
 from grove.cluster.apiserver.registry.events_v1 import to_events_v1
@@ -97,6 +100,7 @@ class ApiServer:
         admission: AdmissionControl | None = None,
         history: int = HISTORY,
         logs: LogSource = NO_LOGS,
+        usage: UsageSource | None = None,
         observers: Iterable[Observer] = (),
         store: Storage | None = None,
     ) -> None:
@@ -105,6 +109,9 @@ class ApiServer:
         # Called with every request and its response, except watches.
         self.observers = list(observers)
         self._logs = logs
+        # None: the metrics API is not served.
+        self.usage = usage
+        self._metrics = None if usage is None else MetricsApi(self.store, usage)
         self.kinds = ResourceRegistry(self.store)
         self._quotas = QuotaLedger(self.store)
         self._context = Context(self.store, clock, random, quotas=self._quotas, admission=admission)
@@ -217,6 +224,8 @@ class ApiServer:
                 response = page(request)
             elif request.path.startswith(NAMESPACED):
                 response = self._reviews.handle_namespaced(request)
+            elif self._metrics is not None and request.path.startswith(METRICS_PREFIX):
+                response = self._metrics.handle(request, self.clock.now())
             else:
                 response = self._handle_resource(request)
         except StatusError as error:
@@ -254,7 +263,7 @@ class ApiServer:
         if self._handlers_edition != self.kinds.edition:
             self._handlers_edition = self.kinds.edition
             self._handlers = {
-                **discovery.build_handlers(self.kinds),
+                **discovery.build_handlers(self.kinds, has_metrics=self._metrics is not None),
                 **openapi.build_handlers(self.kinds),
                 **self._reviews.build_handlers(),
             }

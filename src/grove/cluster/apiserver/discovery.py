@@ -11,6 +11,7 @@ import msgspec
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.content_negotiation import not_acceptable, parse_accept
+from grove.cluster.apiserver.metrics.metrics_api import NODE_METRICS, POD_METRICS
 from grove.cluster.apiserver.status_errors import method_not_allowed
 from grove.cluster.built_in_resources import NAMESPACES, ResourceInfo
 from grove.cluster.resource_registry import ResourceRegistry, version_rank
@@ -65,8 +66,9 @@ class ApiResource(msgspec.Struct, frozen=True, kw_only=True):
 class ApiResources:
     """All resources of discovery at one moment, in the order of the response."""
 
-    def __init__(self, kinds: ResourceRegistry) -> None:
-        self.resources = tuple(_build_resource(resource_info) for resource_info in kinds.resources) + _WITHOUT_STORE
+    def __init__(self, kinds: ResourceRegistry, *, has_metrics: bool) -> None:
+        without_store = (*_WITHOUT_STORE, *(_METRICS if has_metrics else ()))
+        self.resources = tuple(_build_resource(resource_info) for resource_info in kinds.resources) + without_store
         # The versions of each group, the core group (an empty name) first.
         self.groups: dict[str, tuple[str, ...]] = {}
         for api_resource in self.resources:
@@ -81,9 +83,9 @@ class ApiResources:
         ]
 
 
-def build_handlers(kinds: ResourceRegistry) -> dict[str, Handler]:
+def build_handlers(kinds: ResourceRegistry, *, has_metrics: bool) -> dict[str, Handler]:
     """Return the handler of each discovery path for the currently served resources."""
-    api_resources = ApiResources(kinds)
+    api_resources = ApiResources(kinds, has_metrics=has_metrics)
     found: dict[str, Handler] = {
         "/version": _constant_handler(_version),
         "/api": _negotiating_handler(partial(_api_versions, api_resources), api_resources, core=True),
@@ -135,6 +137,20 @@ _WITHOUT_STORE = (
         )
         for kind in kinds
     ),
+)
+
+# The metrics API, if it is served.
+_METRICS = tuple(
+    ApiResource(
+        group=resource_info.group,
+        version=resource_info.version,
+        plural=resource_info.plural,
+        kind=resource_info.kind,
+        singular="",
+        namespaced=resource_info.namespaced,
+        verbs=("get", "list"),
+    )
+    for resource_info in (NODE_METRICS, POD_METRICS)
 )
 
 

@@ -16,6 +16,7 @@ from grove.api.types.pod import Pod
 from grove.api.types.podcliqueset import PodCliqueSet
 from grove.api.types.podgang import PodGang
 from grove.clock import Clock
+from grove.cluster.controllers.autoscaling.horizontal_controller import COMPONENT as AUTOSCALER_COMPONENT
 from grove.cluster.storage.store import Change, ChangeType
 from grove.controller.observability.decision_log import Done, NoDecisionLog
 from grove.planner.actions import Action, Create, Delete, DeleteMany, EventRecord, Patch, Severity
@@ -25,6 +26,7 @@ SCENARIO = "scenario"
 OPERATOR = "operator"
 SCHEDULER = "scheduler"
 NODES = "nodes"
+AUTOSCALER = "scaler"
 
 # More replicas than this in one reconcile become one line of the set.
 SHOWN_REPLICAS = 10
@@ -79,6 +81,7 @@ class Narrator(NoDecisionLog):
         self._store_texts: dict[str, None] = {}
         self._set_names: dict[Uid, str] = {}
         self._node_of: dict[str, str] = {}
+        self._scale_reasons: dict[str, str] = {}
         self.cliques_seen: dict[str, None] = {}
 
     @property
@@ -173,6 +176,31 @@ class Narrator(NoDecisionLog):
                 self._gang_changed(change)
             case "pods":
                 self._pod_changed(change)
+            case "events":
+                self._event_written(change)
+            case "horizontalpodautoscalers":
+                self._autoscaler_changed(change)
+
+    def _event_written(self, change: Change) -> None:
+        """Add a line for a warning of the autoscaler, and keep the reason of a change of scale for its line."""
+        event = change.entry.obj
+        if change.before is not None or (event.get("source") or {}).get("component") != AUTOSCALER_COMPONENT:
+            return
+        name = event["involvedObject"]["name"]
+        if event["type"] == "Warning":
+            self.add_line(AUTOSCALER, f"{event['reason']} horizontalpodautoscaler/{name}", event["message"])
+        else:
+            self._scale_reasons[name] = event["message"].partition("reason: ")[2]
+
+    def _autoscaler_changed(self, change: Change) -> None:
+        name, spec = change.entry.name, change.entry.obj["spec"]
+        old = {} if change.before is None else change.before.obj.get("status") or {}
+        new = change.entry.obj.get("status") or {}
+        why = self._scale_reasons.pop(name, "") if new.get("lastScaleTime") else ""
+        if why or new.get("lastScaleTime") != old.get("lastScaleTime"):
+            target = f"{spec['scaleTargetRef']['kind'].lower()}/{spec['scaleTargetRef']['name']}"
+            what = f"scaled {target} from {new['currentReplicas']} to {new['desiredReplicas']}"
+            self.add_line(AUTOSCALER, what, why)
 
     def _set_changed(self, change: Change) -> None:
         pcs = msgspec.convert(change.entry.obj, PodCliqueSet)

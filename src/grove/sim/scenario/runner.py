@@ -34,6 +34,7 @@ from grove.sim.scenario.scenario_file import (
     LOST,
     ConditionIs,
     Expect,
+    LoadChange,
     Lose,
     NodeAction,
     NodeGroup,
@@ -43,6 +44,7 @@ from grove.sim.scenario.scenario_file import (
     ScenarioError,
     ScenarioStep,
 )
+from grove.sim.scenario.simulated_loads import SimulatedLoads, UnitLoad
 from grove.sim.simulation import EPOCH, NotSettled, SimulatedOperator, World
 
 E = TypeVar("E")
@@ -97,6 +99,7 @@ class _Player:
         self._scenario = scenario
         self._narrator = narrator
         self._lost: list[str] = []
+        self._loads = SimulatedLoads(world)
         self._remembered: dict[float, dict[str, frozenset[Uid]]] = {}
         self.failures: list[str] = []
 
@@ -126,13 +129,20 @@ class _Player:
         return sorted(moment for moment in moments if until is None or moment <= until)
 
     async def _wait_until(self, at: float) -> None:
+        """Let time pass until then. Loads that grow or fall over time change meanwhile."""
+        while (moment := self._loads.next_change(at)) is not None:
+            await self._sleep_until(moment)
+            await self._loads.apply_changes(moment)
+        await self._sleep_until(at)
+
+    async def _sleep_until(self, at: float) -> None:
         pause = at - self._narrator.seconds
         if pause > 0:
             await self._world.clock.sleep(pause)
 
     async def _end(self, until: float | None) -> None:
+        await self._wait_until(self._loads.ends_at if until is None else until)
         if until is not None:
-            await self._wait_until(until)
             return
         try:
             await self._world.settle(limit_seconds=_LATE_SECONDS)
@@ -159,6 +169,8 @@ class _Player:
                 resource, name = self._find_existing(f"{path}.target", scale.target, _SCALABLE)
                 await world.scale(resource, name, scale.replicas)
                 self._narrator.add_line(SCENARIO, f"scales {scale.target} to {scale.replicas}")
+            case ScenarioStep(load=LoadChange() as change):
+                await self._change_load(path, change)
             case ScenarioStep(lose=Lose() as lose):
                 await self._lose(path, lose)
             case ScenarioStep(add=NodeGroup() as group):
@@ -205,6 +217,15 @@ class _Player:
                 self._narrator.add_line(SCENARIO, f"is warned about {name}", warning)
 
     # Pods and nodes
+
+    async def _change_load(self, path: str, change: LoadChange) -> None:
+        resource, name = self._find_existing(f"{path}.target", change.target, _SCALABLE)
+        (metadata,) = (one.metadata for one in self._world.objects(resource) if one.metadata.name == name)
+        pcs = name if resource is PODCLIQUESETS else metadata.labels.get(labels.PART_OF, "")
+        over = f" over {change.over}" if change.over else ""
+        self._narrator.add_line(SCENARIO, f"sets the load of {change.target} to {change.cpu} CPU{over}")
+        self._loads.plan(UnitLoad(metadata.namespace, pcs, name), change, self._narrator.seconds)
+        await self._loads.apply_changes(self._narrator.seconds)
 
     async def _lose(self, path: str, lose: Lose) -> None:
         self._check_clique(f"{path}.clique", lose.clique)

@@ -75,6 +75,25 @@ class Scale(ScenarioStruct):
     replicas: int
 
 
+class LoadChange(ScenarioStruct):
+    """The CPU that the ready pods of a clique, group or set use together from now on; reached step by step `over` time.
+
+    So each pod has less to do when an autoscaler adds pods.
+    """
+
+    target: str
+    cpu: str
+    over: str | None = None
+
+    @property
+    def milli(self) -> int:
+        return parse_milli(self.cpu)
+
+    @property
+    def seconds(self) -> float:
+        return parse_duration(self.over).total_seconds() if self.over is not None else 0.0
+
+
 class OperatorAction(StrEnum):
     CRASH = "crash"
     RESTART = "restart"
@@ -117,6 +136,7 @@ class ScenarioStep(ScenarioStruct):
     apply: Manifests | None = None
     delete: str | None = None
     scale: Scale | None = None
+    load: LoadChange | None = None
     lose: Lose | None = None
     fail: NodeNames | None = None
     recover: NodeNames | None = None
@@ -166,6 +186,7 @@ _KINDS: dict[str, type[msgspec.Struct]] = {
     "timeline[].add": NodeGroup,
     "timeline[].lose": Lose,
     "timeline[].scale": Scale,
+    "timeline[].load": LoadChange,
     "timeline[].faults": FaultPlan,
     "timeline[].expect": Expect,
     "timeline[].expect.conditions[]": ConditionIs,
@@ -253,12 +274,24 @@ def _find_step_errors(path: str, step: ScenarioStep) -> Iterator[str]:
         yield f"{path}.lose.pods: {step.lose.pods} is less than one; write 1 or more, or leave it out for all"
     if step.scale is not None and step.scale.replicas < 0:
         yield f"{path}.scale.replicas: {step.scale.replicas} is less than nothing; write 0 or more"
+    if step.load is not None:
+        yield from _find_load_errors(f"{path}.load", step.load)
     if step.add is not None:
         yield from _find_node_errors(f"{path}.add", step.add)
     if step.faults is not None:
         yield from _find_fault_errors(f"{path}.faults", step.faults)
     if step.expect is not None:
         yield from _find_expect_errors(f"{path}.expect", step.expect, parse_duration(step.at))
+
+
+def _find_load_errors(path: str, load: LoadChange) -> Iterator[str]:
+    try:
+        if load.milli < 0:
+            yield f"{path}.cpu: {load.cpu} is less than nothing; write 0 or more"
+    except ValueError as error:
+        yield f"{path}.cpu: {error}"
+    if load.over is not None:
+        yield from _find_time_errors(f"{path}.over", load.over)
 
 
 def _find_fault_errors(path: str, faults: FaultPlan) -> Iterator[str]:

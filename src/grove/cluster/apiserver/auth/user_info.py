@@ -71,6 +71,7 @@ def impersonate(
 GARBAGE_COLLECTOR = account("kube-system", "generic-garbage-collector")
 NAMESPACE_CONTROLLER = account("kube-system", "namespace-controller")
 DISRUPTION_CONTROLLER = account("kube-system", "disruption-controller")
+AUTOSCALER = account("kube-system", "horizontal-pod-autoscaler")
 POD_COLLECTOR = account("kube-system", "pod-garbage-collector")
 # Part of the API server.
 DEFINITION_CONTROLLER = UserInfo(name="system:apiserver", groups=(_MASTERS, AUTHENTICATED))

@@ -278,7 +278,7 @@ def _print_autoscaler(obj: JsonObject, now: datetime) -> Cells:
     return [
         obj["metadata"]["name"],
         f"{target.get('kind', '')}/{target.get('name', '')}",
-        format_targets(spec),
+        format_targets(spec, _status(obj)),
         spec.get("minReplicas", 1),
         spec.get("maxReplicas", 0),
         _status(obj).get("currentReplicas", 0),

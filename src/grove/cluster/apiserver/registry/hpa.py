@@ -1,4 +1,4 @@
-"""Strategy of HorizontalPodAutoscalers: defaults and the TARGETS column. No controller acts on them here."""
+"""Strategy of HorizontalPodAutoscalers: defaults and the TARGETS column."""
 
 from grove.api.types.meta import JsonObject
 from grove.cluster.apiserver.codec.lenient_json import items, part
@@ -28,23 +28,39 @@ def prepare_autoscaler(obj: JsonObject) -> JsonObject:
     return {**obj, "spec": filled}
 
 
-def format_targets(spec: JsonObject) -> str:
-    """Return the cell of the TARGETS column. Current values are unknown: nothing is measured here."""
-    targets = [_format_target(metric) for metric in items(spec.get("metrics"))]
+def format_targets(spec: JsonObject, status: JsonObject) -> str:
+    """Return the cell of the TARGETS column: the current value, if it is known, and the target of each metric."""
+    current = {_identity(metric): metric for metric in items(status.get("currentMetrics"))}
+    targets = [_format_target(metric, current.get(_identity(metric))) for metric in items(spec.get("metrics"))]
     if not targets:
         return "<none>"
     more = f" + {len(targets) - _MOST_SHOWN} more..." if len(targets) > _MOST_SHOWN else ""
     return ", ".join(targets[:_MOST_SHOWN]) + more
 
 
-def _format_target(metric: JsonObject) -> str:
+def _identity(metric: JsonObject) -> tuple[str, str, str]:
+    """Return what a metric of the spec and its value in the status have in common."""
+    kind, source = str(metric.get("type", "")), _source(metric)
+    name = source.get("name") or part(source.get("metric")).get("name") or ""
+    owner = source.get("container") or part(source.get("describedObject")).get("name") or ""
+    return kind, str(name), str(owner)
+
+
+def _source(metric: JsonObject) -> JsonObject:
     kind = str(metric.get("type", ""))
-    source = part(metric.get(kind[:1].lower() + kind[1:]))
-    target = part(source.get("target"))
+    return part(metric.get(kind[:1].lower() + kind[1:]))
+
+
+def _format_target(metric: JsonObject, status: JsonObject | None) -> str:
+    kind, source = str(metric.get("type", "")), _source(metric)
+    target, current = part(source.get("target")), part(_source(status or {}).get("current"))
     # Only resource metrics show their name. Averages are marked where the target could also be a plain value.
     name = f"{source.get('name', '')}: " if kind in ("Resource", "ContainerResource") else ""
     if target.get("averageUtilization") is not None:
-        return f"{name}<unknown>/{target['averageUtilization']}%"
+        percent = current.get("averageUtilization")
+        shown = "<unknown>" if percent is None else f"{percent}%"
+        return f"{name}{shown}/{target['averageUtilization']}%"
     average = target.get("averageValue")
     suffix = " (avg)" if kind in ("External", "Object") and average is not None else ""
-    return f"{name}<unknown>/{target.get('value', '') if average is None else average}{suffix}"
+    field = "value" if average is None else "averageValue"
+    return f"{name}{current.get(field, '<unknown>')}/{target.get(field, '')}{suffix}"

@@ -24,6 +24,7 @@ from grove.cluster.apiserver.registry.crd_validation import (
     validate_crd_update,
 )
 from grove.cluster.apiserver.registry.hpa import prepare_autoscaler
+from grove.cluster.apiserver.registry.hpa_validation import check_autoscaler, validate_autoscaler
 from grove.cluster.apiserver.registry.leases import check_lease_times, validate_lease
 from grove.cluster.apiserver.registry.pdb_validation import (
     check_budget_status,
@@ -76,6 +77,7 @@ def prepare_for_create(context: Context, resource_info: ResourceInfo, obj: JsonO
         case "configmaps" | "secrets":
             return prepare_config(resource_info, obj)
         case "horizontalpodautoscalers.autoscaling":
+            check_autoscaler(obj)
             return prepare_autoscaler({key: value for key, value in obj.items() if key != "status"})
         case "controllerrevisions.apps":
             return prepare_revision(obj)
@@ -106,6 +108,8 @@ def validate_create(resource_info: ResourceInfo, obj: JsonObject) -> list[FieldE
             return validate_pod(obj)
         case "configmaps" | "secrets":
             return validate_config(obj)
+        case "horizontalpodautoscalers.autoscaling":
+            return validate_autoscaler(obj)
         case "resourcequotas":
             return _validate_quota(obj)
         case "services":
@@ -139,6 +143,7 @@ def prepare_for_update(resource_info: ResourceInfo, old: JsonObject, new: JsonOb
         case "configmaps" | "secrets":
             return prepare_config(resource_info, new)
         case "horizontalpodautoscalers.autoscaling":
+            check_autoscaler(new)
             return prepare_autoscaler(new)
         case "services":
             return prepare_service_update(old, new)
@@ -179,6 +184,8 @@ def validate_update(resource_info: ResourceInfo, old: JsonObject, new: JsonObjec
             return validate_pod_update(old, new)
         case "configmaps" | "secrets":
             return validate_config_update(old, new)
+        case "horizontalpodautoscalers.autoscaling":
+            return validate_autoscaler(new, old)
         case "resourcequotas":
             return _validate_quota(new)
         case "services":

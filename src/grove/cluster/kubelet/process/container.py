@@ -24,6 +24,7 @@ from grove.cluster.kubelet.process.restart_recovery import PreviousRun
 from grove.cluster.kubelet.process.supervisor import MARK
 from grove.cluster.kubelet.process.supervisor_client import Process, StartFailed, SupervisorClient
 from grove.cluster.kubelet.process.volumes import PodDirectory
+from grove.cluster.kubelet.process_usage import RunningProcess
 from grove.cluster.kubelet.simulated.pod_state_machine import BACK_OFF_FORGOTTEN_AFTER, back_off
 
 CRASH_LOOP = "CrashLoopBackOff"
@@ -136,6 +137,14 @@ class ContainerRunner:
         """Kill the container at once, even after `run` has ended."""
         if self._process is not None:
             await self._pod.processes.signal(self._process, signal.SIGKILL)
+
+    @property
+    def running_process(self) -> RunningProcess | None:
+        """Return the process of the current run, for measurements."""
+        state = self.status.state
+        if self._process is None or not isinstance(state, Running):
+            return None
+        return RunningProcess(self.spec.name, self._process.pid, state.started_at)
 
     def drop_logs(self) -> None:
         for container_id in self._log_ids:

@@ -43,6 +43,7 @@ from grove.cluster.kubelet.process.probes import ProbeRunner
 from grove.cluster.kubelet.process.restart_recovery import PreviousRun, is_over, previous_run
 from grove.cluster.kubelet.process.supervisor_client import SupervisorClient
 from grove.cluster.kubelet.process.volumes import PodDirectory
+from grove.cluster.kubelet.process_usage import RunningProcess
 from grove.cluster.kubelet.service_account_tokens import renewal_seconds, request_tokens
 from grove.cluster.kubelet.simulated.pod_state_machine import back_off
 from grove.cluster.node_pod_cache import BoundNode
@@ -126,6 +127,12 @@ class PodWorker:
         """Check the pod and its node again."""
         self._events.notify()
         self._status_changed.set()
+
+    @property
+    def running_processes(self) -> tuple[RunningProcess, ...]:
+        """Return the first process of each running container, sidecars included."""
+        runners = (*self._init_runners, *self._runners)
+        return tuple(process for runner in runners if (process := runner.running_process) is not None)
 
     async def abandon(self) -> None:
         """Kill the containers and release everything, after an unexpected error."""

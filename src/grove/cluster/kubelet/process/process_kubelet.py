@@ -22,6 +22,7 @@ from grove.cluster.kubelet.process.pod_addresses import AddressPool, HostsFiles
 from grove.cluster.kubelet.process.pod_spec import LOCAL_PODS, LocalPod
 from grove.cluster.kubelet.process.pod_worker import KubeletContext, PodWorker
 from grove.cluster.kubelet.process.supervisor_client import SupervisorClient
+from grove.cluster.kubelet.process_usage import RunningProcess
 from grove.cluster.node_pod_cache import BoundNode, BoundPods
 from grove.errors import Bug
 from grove.kube.client import Client
@@ -57,6 +58,11 @@ class ProcessKubelet:
     def pod_count(self) -> int:
         """Return the number of pods that have a worker."""
         return len(self._workers)
+
+    def find_processes(self, uid: str) -> tuple[RunningProcess, ...]:
+        """Return the running processes of a pod, for measurements."""
+        worker = self._workers.get(Uid(uid))
+        return () if worker is None else worker.running_processes
 
     async def run(self) -> None:
         """Run until cancelled, then remove all processes and files."""

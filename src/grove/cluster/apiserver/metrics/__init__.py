@@ -1,0 +1,1 @@
+"""Metrics of pods and nodes, and metrics that users feed."""

@@ -1,0 +1,1 @@
+"""The horizontal pod autoscaler of the embedded cluster."""
