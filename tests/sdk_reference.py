@@ -67,7 +67,7 @@ def _split(doc: str) -> tuple[str, str]:
 def _signature(name: str, function: object) -> list[str]:
     assert callable(function)
     parameters = [one for one in inspect.signature(function).parameters if one != "self"]
-    return ["```py", *wrap(f"{name}({', '.join(parameters)})", 100, subsequent_indent="    "), "```", ""]
+    return ["```text", *wrap(f"{name}({', '.join(parameters)})", 100, subsequent_indent="    "), "```", ""]
 
 
 def _fields(found: type) -> list[str]:

@@ -175,7 +175,7 @@ def test_the_operators_pods_pass_the_pod_security_of_their_namespace(installed: 
         ("list", "secrets", "no"),
         ("delete", "podcliquesets.grove.io", "no"),
         ("create", "podcliquesets.grove.io", "no"),
-        # For the init containers of sets with a start-up order; the API server rejects roles that grant more than their author may do.
+        # For sets with a start-up order. The API server rejects roles that grant more than their author may do.
         ("create", "roles.rbac.authorization.k8s.io", "yes"),
         ("escalate", "roles.rbac.authorization.k8s.io", "no"),
         ("bind", "roles.rbac.authorization.k8s.io", "no"),
