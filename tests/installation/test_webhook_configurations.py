@@ -124,7 +124,7 @@ def test_the_authorizer_protects_what_the_operator_manages() -> None:
         ("", ["services", "pods"], ["CREATE", "UPDATE"]),
         ("apps", ["controllerrevisions"], ["CREATE", "UPDATE"]),
         ("rbac.authorization.k8s.io", ["roles", "rolebindings"], ["CREATE", "UPDATE"]),
-        ("autoscaling", ["horizontalpodautoscalers"], ["UPDATE"]),
+        ("autoscaling", ["horizontalpodautoscalers"], ["CREATE", "UPDATE"]),
         ("grove.io", ["podcliques", "podcliquescalinggroups"], ["CREATE", "UPDATE"]),
         ("grove.io", ["podcliques/status", "podcliquescalinggroups/status"], ["UPDATE"]),
         ("scheduler.grove.io", ["podgangs"], ["CREATE", "UPDATE"]),

@@ -90,7 +90,8 @@ class FailingWorld:
     async def why(self) -> str:
         target = parse_object_ref(f"pcs/{self.name}")
         explained = await explain(self.world.client, self.world.clock.now(), "default", target)
-        return explained[0].text
+        first = explained[0]
+        return " ".join((first.text, *first.details))
 
     def failing(self) -> float:
         """How many writes fail, as the metrics count them."""

@@ -65,11 +65,11 @@ def run(story: Callable[[FailingWorld], Awaitable[None]], *, nodes: int = 30) ->
         ),
         (
             "create", "services", ApiError(429, "TooManyRequests", "slow down", 1.0), "Throttled",
-            "cannot create Service default/workload1-0 ", "check the API server",
+            "cannot create Service default/workload1-0 ", "check the api server",
         ),
         (
             "create", "controllerrevisions", ConnectionLost("POST: no answer"), "NoAnswer",
-            "cannot create ControllerRevision default/workload1-", "check the API server",
+            "cannot create ControllerRevision default/workload1-", "check the api server",
         ),
         (
             "patch", "podcliquesets", ApiError(409, "Conflict", "the object has been modified"), "WriteConflict",
@@ -88,13 +88,13 @@ def test_a_write_that_keeps_failing_is_reported_within_90_seconds_and_not_any_mo
         assert seen.condition is not None
         assert (seen.condition.status, seen.condition.reason) == ("True", reason)
         for words in (seen.condition.message, seen.events[0], seen.why):
-            assert words.startswith(what)
+            assert words.startswith(what.rstrip())
             assert (str(error.code) if error.code else "no answer") in words
             assert " since 2026-01-01T00:00:0" in words
-            assert advice in words
+            assert advice in words.lower()
         assert seen.failing >= 1
         assert failing.value("grove_writes_failing", reason=reason) == seen.failing
-        assert f"writes: {what}" in seen.ready
+        assert f"writes: {what.rstrip()}" in seen.ready
         # It is reported once: while nothing changes, nothing is written.
         began = world.clock.monotonic()
         await world.clock.sleep(1200)
@@ -193,7 +193,8 @@ def test_why_names_the_rejected_revision_of_a_new_set_and_not_an_operator_that_d
         await failing.world.apply(WORKLOAD1)
         seen = await failing.until_reported()
         assert seen.why.startswith("cannot create ControllerRevision default/workload1-")
-        assert "403 exceeded quota: few; raise the quota" in seen.why
+        assert "403 exceeded quota: few." in seen.why
+        assert "Raise the quota" in seen.why
 
     run(story)
 
@@ -353,7 +354,8 @@ def test_where_the_status_itself_cannot_be_written_events_metrics_probes_and_the
         ]
         assert seen.failing == 1
         assert "writes: cannot patch PodCliqueSet default/workload1" in seen.ready
-        assert seen.why.startswith("cannot patch PodCliqueSet default/workload1 since 2026-01-01T00:00:0")
+        assert seen.why.startswith("cannot patch PodCliqueSet default/workload1: 403 ")
+        assert " since 2026-01-01T00:00:0" in seen.why
         assert "grove manifests" in seen.why
         # The work itself goes on.
         assert len(world.running_pods()) == 10
@@ -577,7 +579,7 @@ def test_a_set_that_cannot_be_read_again_is_reported(error: ApiError) -> None:
         what = "cannot get PodCliqueSet default/workload1 since "
         assert [message.startswith(what) for message in seen.events] == [True]
         assert seen.failing == 1
-        assert f"writes: {what}" in seen.ready
+        assert f"writes: {what.rstrip()}" in seen.ready
         world.operator.lift(refusal)
         await world.clock.sleep(60)
         after = await failing.look()

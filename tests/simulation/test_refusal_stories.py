@@ -105,13 +105,13 @@ def test_a_field_that_is_not_carried_out_yet_is_named_in_a_warning_and_a_conditi
     async def story() -> None:
         async with one_pod_world(10) as world:
             manifest = manifest_of(WORKLOAD1)
-            manifest["spec"]["template"]["cliques"][0]["spec"]["autoScalingConfig"] = {"maxReplicas": 9}
+            manifest["metadata"]["annotations"] = {"grove.io/mnnvl-group": "a"}
             (applied,) = await world.apply(manifest)
-            assert any("spec.template.cliques[0].spec.autoScalingConfig" in warning for warning in applied.warnings)
+            assert any("metadata.annotations[grove.io/mnnvl-group]" in warning for warning in applied.warnings)
             await world.settle()
             condition = find_condition(find_set(world, "workload1").status.conditions, "UnsupportedFields")
             assert condition is not None
-            assert "spec.template.cliques[0].spec.autoScalingConfig" in condition.message
+            assert "metadata.annotations[grove.io/mnnvl-group]" in condition.message
             assert len(world.running_pods()) == 10
 
     run(story())

@@ -259,4 +259,8 @@ def gang_annotations_of_set(context: SetContext) -> dict[str, str]:
 
 
 def _without_ours(mapping: dict[str, str], ours: set[str]) -> dict[str, str]:
-    return {key: value for key, value in mapping.items() if not key.startswith("grove.io/") and key not in ours}
+    return {key: value for key, value in mapping.items() if not key.startswith(_NEVER_COPIED) and key not in ours}
+
+
+# Keys of Grove, and the load of simulated pods, which changes again and again.
+_NEVER_COPIED = ("grove.io/", labels.SIM_LOAD_PREFIX, labels.SIM_METRIC_PREFIX)

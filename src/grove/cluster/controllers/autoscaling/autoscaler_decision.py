@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from grove.api.types.meta import JsonObject
-from grove.cluster.controllers.autoscaling.autoscaler_spec import AutoscalerSpec
+from grove.cluster.controllers.autoscaling.autoscaler_spec import HorizontalAutoscalerSpec
 from grove.cluster.controllers.autoscaling.metric_evaluation import Evaluation, MetricFailure
 from grove.cluster.controllers.autoscaling.scaling_rules import LimitedScale, ScalingHistory, limit_scale
 
@@ -38,7 +38,7 @@ class ScaleDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(
-    spec: AutoscalerSpec,
+    spec: HorizontalAutoscalerSpec,
     current: int,
     evaluate: Callable[[], Evaluation],
     history: ScalingHistory,
@@ -74,7 +74,7 @@ def decide(
 
 
 def _decide_by_metrics(
-    spec: AutoscalerSpec,
+    spec: HorizontalAutoscalerSpec,
     current: int,
     evaluation: Evaluation,
     got_scale: AutoscalerCondition,

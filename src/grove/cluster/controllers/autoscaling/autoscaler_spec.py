@@ -72,7 +72,7 @@ class MetricSource(SpecStruct):
     external: SeriesMetric | None = None
 
 
-class AutoscalerSpec(SpecStruct):
+class HorizontalAutoscalerSpec(SpecStruct):
     scale_target_ref: ObjectReference = ObjectReference()
     min_replicas: int = 1
     max_replicas: int = 1
@@ -94,6 +94,6 @@ class AutoscalerSpec(SpecStruct):
         return any(metric.type in ("Object", "External") for metric in self.metrics)
 
 
-def read_spec(autoscaler: JsonObject) -> AutoscalerSpec:
+def read_spec(autoscaler: JsonObject) -> HorizontalAutoscalerSpec:
     """Decode the spec. Raises `msgspec.ValidationError`."""
-    return msgspec.convert(autoscaler.get("spec") or {}, AutoscalerSpec)
+    return msgspec.convert(autoscaler.get("spec") or {}, HorizontalAutoscalerSpec)

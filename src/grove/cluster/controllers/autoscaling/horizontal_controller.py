@@ -27,7 +27,7 @@ from grove.cluster.controllers.autoscaling.autoscaler_decision import (
     ScaleDecision,
     decide,
 )
-from grove.cluster.controllers.autoscaling.autoscaler_spec import AutoscalerSpec, ObjectReference, read_spec
+from grove.cluster.controllers.autoscaling.autoscaler_spec import HorizontalAutoscalerSpec, ObjectReference, read_spec
 from grove.cluster.controllers.autoscaling.metric_evaluation import (
     Evaluation,
     MetricFailure,
@@ -140,7 +140,7 @@ class HorizontalController:
             return _Target(resource_info, build_scale(resource_info, entry.obj))
         raise _NoScaleError(f'no matches for kind "{reference.kind}" in group "{reference.group}"')
 
-    def _evaluate(self, key: _Key, spec: AutoscalerSpec, target: _Target, now: datetime) -> Evaluation:
+    def _evaluate(self, key: _Key, spec: HorizontalAutoscalerSpec, target: _Target, now: datetime) -> Evaluation:
         text = target.scale["status"].get("selector", "")
         if not text:
             return _fail("InvalidSelector", "the HPA target's scale is missing a selector")
@@ -180,7 +180,7 @@ class HorizontalController:
     # Writes
 
     async def _carry_out(
-        self, key: _Key, entry: Entry, spec: AutoscalerSpec, target: _Target, decision: ScaleDecision
+        self, key: _Key, entry: Entry, spec: HorizontalAutoscalerSpec, target: _Target, decision: ScaleDecision
     ) -> None:
         current, now = target.replicas, self._server.clock.now()
         change: JsonObject = {"currentReplicas": current, "desiredReplicas": decision.replicas}
@@ -292,7 +292,7 @@ def _is_true(entry: Entry, type_: str) -> bool:
     return any(each.get("type") == type_ and each.get("status") == "True" for each in conditions)
 
 
-def _scaled_to_zero(spec: AutoscalerSpec, replicas: int) -> AutoscalerCondition:
+def _scaled_to_zero(spec: HorizontalAutoscalerSpec, replicas: int) -> AutoscalerCondition:
     if replicas == 0 and spec.can_scale_from_zero:
         return AutoscalerCondition(
             SCALED_TO_ZERO, True, "ScaledToZero", "the HPA controller scaled the workload to zero"

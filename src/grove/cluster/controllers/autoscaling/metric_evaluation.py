@@ -15,7 +15,7 @@ from grove.cluster.apiserver.codec.lenient_json import items, part
 from grove.cluster.apiserver.metrics.fed_metrics import read_external_metric, read_object_metric, read_pod_metric
 from grove.cluster.apiserver.metrics.pod_usage import UsageSource
 from grove.cluster.controllers.autoscaling.autoscaler_spec import (
-    AutoscalerSpec,
+    HorizontalAutoscalerSpec,
     MetricSource,
     ObjectReference,
     ResourceMetric,
@@ -78,7 +78,7 @@ class MetricReader:
         self._kinds = kinds
         self._usage = usage
 
-    def evaluate(self, spec: AutoscalerSpec, state: ScaleState, now: datetime) -> Evaluation:
+    def evaluate(self, spec: HorizontalAutoscalerSpec, state: ScaleState, now: datetime) -> Evaluation:
         results: list[MetricResult] = []
         failures: list[MetricFailure] = []
         for metric in spec.metrics:
@@ -90,7 +90,7 @@ class MetricReader:
         return _combine(results, failures, state.spec_replicas)
 
     def _evaluate_one(
-        self, metric: MetricSource, spec: AutoscalerSpec, state: ScaleState, now: datetime
+        self, metric: MetricSource, spec: HorizontalAutoscalerSpec, state: ScaleState, now: datetime
     ) -> MetricResult | MetricFailure:
         try:
             match metric:
@@ -112,7 +112,7 @@ class MetricReader:
     # Resource and ContainerResource
 
     def _evaluate_resource(
-        self, metric: ResourceMetric, spec: AutoscalerSpec, state: ScaleState, now: datetime
+        self, metric: ResourceMetric, spec: HorizontalAutoscalerSpec, state: ScaleState, now: datetime
     ) -> MetricResult:
         kind = "usage" if metric.target.average_milli is not None else "utilization"
         try:
@@ -153,7 +153,7 @@ class MetricReader:
     # Pods, Object and External
 
     def _evaluate_pods(
-        self, series: SeriesMetric, spec: AutoscalerSpec, state: ScaleState, now: datetime
+        self, series: SeriesMetric, spec: HorizontalAutoscalerSpec, state: ScaleState, now: datetime
     ) -> MetricResult:
         target = _require_target(series.target.average_milli, "pods")
         name = series.metric.name
@@ -168,7 +168,7 @@ class MetricReader:
             replicas=proposal.replicas, name=f"pods metric {name}", status={"type": "Pods", "pods": status}
         )
 
-    def _evaluate_object(self, series: SeriesMetric, spec: AutoscalerSpec, state: ScaleState) -> MetricResult:
+    def _evaluate_object(self, series: SeriesMetric, spec: HorizontalAutoscalerSpec, state: ScaleState) -> MetricResult:
         described, name = series.described_object, series.metric.name
         usage = self._read_object(described, series, state.namespace)
         proposal, current = _propose_series(series, "object", usage, spec, state)
@@ -198,7 +198,7 @@ class MetricReader:
             )
         return value
 
-    def _evaluate_external(self, series: SeriesMetric, spec: AutoscalerSpec, state: ScaleState) -> MetricResult:
+    def _evaluate_external(self, series: SeriesMetric, spec: HorizontalAutoscalerSpec, state: ScaleState) -> MetricResult:
         name = series.metric.name
         values = read_external_metric(self._store, state.namespace, name, series.metric.selector)
         if not values:
@@ -224,7 +224,7 @@ def _combine(results: list[MetricResult], failures: list[MetricFailure], current
 
 
 def _propose_resource(
-    metric: ResourceMetric, spec: AutoscalerSpec, state: ScaleState, samples: Mapping[str, Sample], now: datetime
+    metric: ResourceMetric, spec: HorizontalAutoscalerSpec, state: ScaleState, samples: Mapping[str, Sample], now: datetime
 ) -> Proposal:
     pods = [read_pod(pod) for pod in state.pods]
     is_cpu = metric.name == "cpu"
@@ -240,7 +240,7 @@ def _propose_resource(
 
 
 def _propose_series(
-    series: SeriesMetric, kind: str, usage: int, spec: AutoscalerSpec, state: ScaleState
+    series: SeriesMetric, kind: str, usage: int, spec: HorizontalAutoscalerSpec, state: ScaleState
 ) -> tuple[Proposal, JsonObject]:
     """Return the proposal for a metric that is not measured per pod, and its current value in the status."""
     average, value = series.target.average_milli, series.target.value_milli
