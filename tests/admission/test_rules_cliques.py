@@ -3,8 +3,10 @@
 import pytest
 
 from grove.api.types.meta import JsonObject
-from tests.admission.asking import refusals
-from tests.api.manifests import clique, container, explicit, group, manifest
+from grove.api.validation.podcliqueset import validate_stored_podcliqueset
+from grove.api.validation.validation_options import ValidationOptions
+from tests.admission.asking import refusals, texts, updated
+from tests.api.manifests import clique, container, decoded, explicit, group, manifest
 
 
 @pytest.mark.parametrize(
@@ -452,3 +454,10 @@ def test_a_template_may_begin_with_a_clique_or_a_group_at_zero() -> None:
 )
 def test_a_set_with_bad_startup_order_is_refused(json: JsonObject, errors: list[str]) -> None:
     assert refusals(json) == errors
+
+
+def test_an_upper_bound_of_a_group_that_an_older_version_stored_blocks_nothing() -> None:
+    stored = manifest(groups=(group("g", "a", replicas=2, scaleConfig={"maxReplicas": 1}),))
+    assert len(refusals(stored)) == 2
+    assert validate_stored_podcliqueset(decoded(stored), ValidationOptions()) == ()
+    assert texts(updated(stored, {**stored, "metadata": {**stored["metadata"], "labels": {"a": "b"}}})) == []
