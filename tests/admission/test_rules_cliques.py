@@ -3,9 +3,10 @@
 import pytest
 
 from grove.api.types.meta import JsonObject
+from grove.api.validation.podcliqueset import validate_stored_podcliqueset
 from grove.api.validation.validation_options import ValidationOptions
 from tests.admission.asking import created, refusals, texts, updated
-from tests.api.manifests import clique, container, explicit, group, manifest
+from tests.api.manifests import clique, container, decoded, explicit, group, manifest
 
 
 @pytest.mark.parametrize(
@@ -519,3 +520,10 @@ def test_a_start_up_order_without_an_image_for_its_init_container_is_a_warning()
     assert (texts(answer), answer.warnings) == ([], (warning,))
     assert created(json).warnings == ()
     assert created(explicit(clique("a"), clique("b")), settings=ValidationOptions(init_image="")).warnings == ()
+
+
+def test_an_upper_bound_of_a_group_that_an_older_version_stored_blocks_nothing() -> None:
+    stored = manifest(groups=(group("g", "a", replicas=2, scaleConfig={"maxReplicas": 1}),))
+    assert len(refusals(stored)) == 2
+    assert validate_stored_podcliqueset(decoded(stored), ValidationOptions()) == ()
+    assert texts(updated(stored, {**stored, "metadata": {**stored["metadata"], "labels": {"a": "b"}}})) == []

@@ -8,6 +8,7 @@ import pytest
 
 from grove.api import labels
 from grove.api.resources import (
+    AUTOSCALERS,
     CONTROLLER_REVISIONS,
     GROUPS,
     PODCLIQUES,
@@ -17,6 +18,7 @@ from grove.api.resources import (
     SERVICES,
     Resource,
 )
+from grove.api.types.horizontalpodautoscaler import AutoscalerSpec, AutoscalerStatus, HorizontalPodAutoscaler
 from grove.api.types.meta import OwnerReference, Uid
 from grove.api.types.pod import Pod
 from grove.api.types.podclique import PodClique
@@ -130,6 +132,40 @@ def test_a_change_of_a_pod_wakes_its_set_through_its_clique_and_group() -> None:
         eyes.woken.clear()
         eyes.change(PODS, name)
         assert eyes.woken == [SET_UID]
+
+
+def test_the_status_of_an_autoscaler_wakes_nobody_and_its_spec_does() -> None:
+    eyes = Eyes()
+    eyes.see_all()
+    found = msgspec.convert(
+        {
+            "metadata": {
+                "name": "p-0-a",
+                "namespace": "default",
+                "uid": "u",
+                "resourceVersion": "1",
+                "labels": {labels.SET_REPLICA_INDEX: "0"},
+                "ownerReferences": [
+                    {
+                        "apiVersion": PODCLIQUESETS.api_version,
+                        "kind": PODCLIQUESETS.kind,
+                        "name": "p",
+                        "uid": SET_UID,
+                        "controller": True,
+                    }
+                ],
+            },
+            "spec": {"maxReplicas": 2},
+        },
+        HorizontalPodAutoscaler,
+    )
+    eyes.caches.autoscalers.observe(found)
+    assert eyes.woken == [SET_UID]
+    eyes.change(AUTOSCALERS, "p-0-a", status=AutoscalerStatus(current_replicas=2))
+    assert eyes.woken == [SET_UID]
+    eyes.change(AUTOSCALERS, "p-0-a", spec=AutoscalerSpec(max_replicas=3))
+    assert eyes.woken == [SET_UID, SET_UID]
+    assert eyes.snapshot().replicas[0].autoscalers["p-0-a"].spec.max_replicas == 3
 
 
 def test_objects_of_nobody_wake_nobody() -> None:

@@ -313,14 +313,14 @@ def test_a_set_of_many_waiting_gangs_names_the_first_ones() -> None:
 def test_a_field_that_is_not_carried_out_is_noted_last() -> None:
     async def story(world: World) -> str:
         manifest: JsonObject = yaml.safe_load(WORKLOAD1.read_text())
-        manifest["metadata"]["annotations"] = {"grove.io/mnnvl-group": "a"}
+        manifest["spec"]["template"]["cliques"][0]["resourceSharing"] = [{"name": "x", "scope": "AllReplicas"}]
         await world.apply(manifest)
         await world.settle()
         return "pcs/workload1"
 
     first, last = why(10, story).splitlines()
     assert first == "Nothing: 10 of 10 pods are ready."
-    assert last.startswith("metadata.annotations[grove.io/mnnvl-group] is not supported yet and has no effect: ")
+    assert last.startswith("spec.template.cliques[0].resourceSharing is not supported yet and has no effect: ")
 
 
 @pytest.mark.parametrize(

@@ -242,8 +242,13 @@ def _rows_below(branch: _Branch, stem: str) -> Iterator[TreeRow]:
     for number, (line, child) in enumerate(below, start=1):
         is_last = number == len(below)
         yield TreeRow(stem=stem + ("└─ " if is_last else "├─ "), line=line)
-        if child is not None:
-            yield from _rows_below(child, stem + ("   " if is_last else "│  "))
+        if child is None:
+            continue
+        below_line = stem + ("   " if is_last else "│  ")
+        if child.has_texts:
+            bar = below_line + ("│  " if child.is_open else "   ")
+            yield from (TreeRow(text=Cell(text.text, text.tone, bar)) for text in line.remarks)
+        yield from _rows_below(child, below_line)
 
 
 def _in_order(branch: _Branch) -> Iterator[tuple[TreeLine, _Branch | None]]:
