@@ -90,8 +90,9 @@ kube: $(DEV)
 
 # A file stays on one worker: its tests share a control plane. In the order of `tests/conftest.py`, the longest first;
 # pytest-xdist by itself would keep files of few tests for the end, and some of those take minutes.
+# Its tests wait more than they compute, so that more of them run at a time.
 test-kube: kube
-	$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'kubectl or kube' $(ARGS)
+	$(PYTEST) --numprocesses $(shell expr $(WORKERS) + 1) --dist loadfile --no-loadscope-reorder -m 'kubectl or kube' $(ARGS)
 
 bench: $(DEV)
 	$(BIN)/python -m bench

@@ -15,7 +15,7 @@ ESSENTIAL = {
     "a-day-of-load.yaml": (
         "   6:00:00  scenario   finds all as expected",
         "   7:00:00  scenario   sets the load of pclq/chat-0-frontend to 6 CPU over 3h",
-        "   7:15:00  scaler     scaled podclique/chat-0-frontend from 2 to 3: cpu resource utilization (percentage of",
+        "   7:15:15  scaler     scaled podclique/chat-0-frontend from 2 to 3: cpu resource utilization (percentage of",
         "   9:00:15  scaler     scaled podcliquescalinggroup/chat-0-decode from 1 to 4: external metric queued_reques",
         "   9:00:15  operator   created 9 pods of chat replica 0",
         "  11:00:00  scenario   finds all as expected",

@@ -54,7 +54,6 @@ def test_the_autoscalers_of_a_set_and_its_parts_are_shown() -> None:
             watcher = SetWatcher(world.client, world.clock, Random(1), namespace="default")
             (tree,) = await watcher.list_once()
             remarks = [line for line in plain_lines(tree_rows(tree, world.clock.now())) if "autoscaler:" in line]
-            print('\n'.join(plain_lines(tree_rows(tree, world.clock.now()))))
             assert len(remarks) == 3
             assert [at_maximum in line for line in remarks] == [False, False, True]
             assert tree.autoscaler is not None
