@@ -198,7 +198,9 @@ class MetricReader:
             )
         return value
 
-    def _evaluate_external(self, series: SeriesMetric, spec: HorizontalAutoscalerSpec, state: ScaleState) -> MetricResult:
+    def _evaluate_external(
+        self, series: SeriesMetric, spec: HorizontalAutoscalerSpec, state: ScaleState
+    ) -> MetricResult:
         name = series.metric.name
         values = read_external_metric(self._store, state.namespace, name, series.metric.selector)
         if not values:
@@ -224,7 +226,11 @@ def _combine(results: list[MetricResult], failures: list[MetricFailure], current
 
 
 def _propose_resource(
-    metric: ResourceMetric, spec: HorizontalAutoscalerSpec, state: ScaleState, samples: Mapping[str, Sample], now: datetime
+    metric: ResourceMetric,
+    spec: HorizontalAutoscalerSpec,
+    state: ScaleState,
+    samples: Mapping[str, Sample],
+    now: datetime,
 ) -> Proposal:
     pods = [read_pod(pod) for pod in state.pods]
     is_cpu = metric.name == "cpu"
