@@ -67,7 +67,7 @@ def autoscaler(
             "recommendations within its stabilization window were higher",
             id="waits before it scales in",
         ),
-        pytest.param(autoscaler(), "3 replicas, 2 to 4 allowed; cpu unknown/80%; no controller has acted on it yet",
+        pytest.param(autoscaler(), "2 to 4 replicas allowed; no controller has acted on it yet",
                      id="no controller"),
         pytest.param(
             autoscaler(

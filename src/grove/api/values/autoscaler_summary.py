@@ -33,6 +33,12 @@ _STABILIZED = {
 }
 
 
+# Without a status.
+_NEW = "no controller has acted on it yet"
+# How a controller begins every message about metrics.
+_NO_COUNT = "the HPA was unable to compute the replica count: "
+
+
 class AutoscalerSummary(WireStruct):
     """One autoscaler, as users are shown it."""
 
@@ -49,6 +55,8 @@ class AutoscalerSummary(WireStruct):
     is_stuck: bool = False
 
     def __str__(self) -> str:
+        if self.limit == _NEW:
+            return f"{self.min_replicas} to {self.max_replicas} replicas allowed; {self.limit}"
         counts = f"{self.current_replicas} replica{'' if self.current_replicas == 1 else 's'}"
         if self.desired_replicas not in (0, self.current_replicas):
             counts += f", {self.desired_replicas} desired"
@@ -87,7 +95,7 @@ def _find_obstacle(autoscaler: HorizontalPodAutoscaler) -> str:
     """Return what keeps the autoscaler from scaling at all, or ""."""
     conditions = autoscaler.status.conditions or ()
     if not conditions:
-        return "no controller has acted on it yet"
+        return _NEW
     able, active = find_condition(conditions, "AbleToScale"), find_condition(conditions, "ScalingActive")
     if able is not None and able.status == "False":
         return f"cannot scale: {to_line(able.message)}"
@@ -105,7 +113,7 @@ def _describe_missing_metrics(autoscaler: HorizontalPodAutoscaler, active: Condi
         named = [api for api in apis if api and f".{api}" in f".{active.message}"]
         api = next(iter(sorted(named, key=len, reverse=True)), next(iter(apis), ""))
         return f"{api or 'the metrics API'} is not served here"
-    return to_line(active.message)
+    return to_line(active.message.removeprefix(_NO_COUNT))
 
 
 def _find_limit(conditions: tuple[Condition, ...]) -> str:
