@@ -56,7 +56,7 @@ async def lookup_for(client: Reader, request: AdmissionRequest, settings: Valida
 
 
 async def find(client: Reader, resource: Resource[T], namespace: str, name: str) -> T | None:
-    """Return the object, or None if there is none. Names are checked first: they are not validated yet."""
+    """Return the object, or None if it does not exist or its name is invalid: validation has not run yet."""
     if check_dns_subdomain(name) or (namespace and check_dns_label(namespace)):
         return None
     try:
@@ -68,7 +68,7 @@ async def find(client: Reader, resource: Resource[T], namespace: str, name: str)
 
 
 async def find_as_json(client: Reader, resource: Resource[Any], namespace: str, name: str) -> JsonObject | None:
-    """Return an object as JSON, as rules read it."""
+    """Return an object as JSON with its apiVersion and kind, or None if it does not exist."""
     found = await find(client, resource.viewed_as(UntypedObject), namespace, name)
     if found is None:
         return None

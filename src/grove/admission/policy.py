@@ -107,7 +107,7 @@ def _review_set(request: AdmissionRequest, lookup: AdmissionLookups, settings: V
 def _warnings(
     old: PodCliqueSet | None, new: PodCliqueSet, lookup: AdmissionLookups, settings: ValidationOptions
 ) -> tuple[str, ...]:
-    """Return warnings; none if neither spec nor annotations changed."""
+    """Return the warnings. If neither spec nor annotations changed, only those about the queue."""
     # These warn only if another queue is requested.
     schedulers = tuple(scheduler_warnings(old, new, settings, lookup.queue))
     if old is not None and old.spec == new.spec and old.metadata.annotations == new.metadata.annotations:

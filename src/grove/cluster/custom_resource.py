@@ -85,7 +85,7 @@ class CustomVersion:
 
     @cached_property
     def _shapes(self) -> dict[str, SchemaType | None]:
-        """Return the fast-path type of each top-level field; None: only the slow pass can validate it."""
+        """Return the type that validates each top-level field, or None if only the full schema validation can."""
         fields = self.schema.get("properties", {})
         return {field: self._types.build(inner) for field, inner in fields.items() if field not in ALWAYS_KNOWN}
 

@@ -162,7 +162,7 @@ class Store(Generic[T]):
         )
 
     def apply_list(self, listing: Listing[T], mark: ListMark) -> bool:
-        """Apply a full list; return whether it is of a new history."""
+        """Apply a full list. Return whether it comes from a restored etcd: its versions contradict the cache."""
         version = int(listing.resource_version)
         is_new_history = _is_new_history(listing, version, mark)
         if is_new_history:

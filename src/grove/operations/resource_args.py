@@ -26,7 +26,7 @@ def full_name(kind: str, name: str) -> str:
 
 
 async def find_kind(client: Client, namespace: str, target: ObjectRef) -> ObjectRef:
-    """Return the target with its kind. A bare name is that of a set, or of any object of one. Raises `UserError`."""
+    """Return the target with its kind. A name without a kind matches a set first, then any object of a set. Raises `UserError` if none does."""
     if target.kind:
         return target
     for kind in RESOURCES:

@@ -345,7 +345,7 @@ async def _print_history(connection: "Connection", stored: "StoredSet", output: 
     elif entries:
         print_rows(history_rows(entries, connection.clock.now(), width() if is_terminal() else None))
         if current is None:
-            print_line("The templates of the set changed since; the operator has not stored them as a revision yet.")
+            print_line("The templates of the set changed; the operator has not stored them as a revision yet.")
     else:
         what = f"pcs/{found.name}"
         why = hint(f"why {what}", found.namespace)

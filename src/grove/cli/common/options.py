@@ -44,7 +44,10 @@ context_option = click.option(
     "--context", default="", help="The context of the kubeconfig. Default: its current context.", metavar="NAME"
 )
 yes_option = click.option(
-    "--yes", "-y", is_flag=True, help="Do not ask, even if the local cluster is gone and another one is used."
+    "--yes",
+    "-y",
+    is_flag=True,
+    help="Do not ask for confirmation, even if the local cluster has ended and the command uses another cluster.",
 )
 _namespace_option = click.option(
     "--namespace", "-n", default="", help="The namespace. Default: that of the context.", metavar="NAME"

@@ -104,7 +104,7 @@ def _clauses(found: Prediction) -> Iterator[str]:
 
 
 def _describe_pace(found: Prediction) -> str:
-    """Return the pace if it is the same for all parts, else an empty text."""
+    """Return ", one at a time" (or per group replica) if the update replaces all of it serially, else ""."""
     parts = [part for update in found.order for part in update.parts]
     is_serial = found.replicas_at_once == 1 and all(len(update.parts) == 1 for update in found.order)
     if found.pods.replaced == 1 or not is_serial or any(part.at_once > 1 for part in parts):

@@ -48,7 +48,7 @@ def surplus_gate(state: GangState, states: Sequence[GangState], gate: GateDecisi
 
 
 def _was_considered(state: GangState) -> bool:
-    """Return whether the scheduler decided about the pod: it is placed, does not fit, or cannot be scheduled now."""
+    """Return whether pods above the minimum need not wait for this gang: it is placed, or cannot be placed now."""
     if state.backoff is not None or not state.is_whole:
         return True
     views = state.views

@@ -140,7 +140,7 @@ def _build_clique_status(
 def _count_existing(clique: CliqueView) -> int:
     """Count the pods that are not terminating. One that ended counts only until its replacement exists.
 
-    Autoscalers take the count for the number of replicas, so it must not exceed that for a moment.
+    Autoscalers read this count as the number of replicas, so it must never exceed that number, not even briefly.
     """
     ended = {pod_index(pod) for pod in (*clique.failed, *clique.succeeded)}
     return len(clique.active) + len(ended.difference(map(pod_index, clique.active)))

@@ -189,7 +189,7 @@ _SCHEDULING_EVENTS: dict[str, EventReason] = {
 def _scheduling_events(
     context: SetContext, before: tuple[Condition, ...], scheduling: dict[ConditionType, ConditionResult | None]
 ) -> tuple[EventRecord, ...]:
-    """Return warnings for conditions that are new or have another message."""
+    """Return a warning event for each scheduling condition that is new, or has another reason or message."""
     return tuple(
         EventRecord(
             subject=context.subject,

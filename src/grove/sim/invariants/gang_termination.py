@@ -59,7 +59,7 @@ class TerminationRules:
                 return f"{recreation.key or 'the replica'} is recreated before the delay of any breach is over"
             used = [self._ended[breach] for breach, _ in due if breach in self._ended]
             if len(used) == len(due):
-                return f"{recreation.key or 'the replica'} is recreated for a breach that ended {used[0]} already"
+                return f"{recreation.key or 'the replica'} is recreated twice for one breach ({used[0]})"
             self._ended.update((breach, recreation.incarnation) for breach, _ in due)
         return None
 

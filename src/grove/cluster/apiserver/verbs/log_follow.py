@@ -79,7 +79,7 @@ class LogStream:
             await self._waiter.wait()
 
     async def batch(self) -> list[bytes]:
-        """Return all available lines, at least one; empty at the end of the stream."""
+        """Wait for a line, and return all that are available. Return an empty list at the end of the stream."""
         try:
             lines = [await anext(self)]
         except StopAsyncIteration:

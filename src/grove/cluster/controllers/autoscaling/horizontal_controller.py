@@ -312,7 +312,7 @@ def _to_wire(condition: AutoscalerCondition, now: str) -> JsonObject:
 
 
 def _reasons(status: JsonObject) -> list[tuple[str, str]]:
-    """Return what the conditions about the scale and the metrics say."""
+    """Return type and reason of the conditions AbleToScale and ScalingActive."""
     return [
         (each["type"], each["reason"])
         for each in items(status.get("conditions"))

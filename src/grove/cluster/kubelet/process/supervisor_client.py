@@ -112,7 +112,7 @@ class SupervisorClient:
         return len(self._live)
 
     def new_identity(self) -> str:
-        """Return an identity for the next process. It marks the environment of all processes of the container."""
+        """Return an identity for the next process. All processes of the container have it in their environment."""
         return str(next(self._identities))
 
     async def start(self, command: Command, *, identity: str = "", output: int | None = None) -> Process:
