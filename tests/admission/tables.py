@@ -43,6 +43,7 @@ def creations() -> list[Case]:
         test_rules_cliques.test_a_set_with_bad_autoscaling_is_refused,
         test_rules_cliques.test_a_set_with_bad_groups_is_refused,
         test_rules_cliques.test_a_set_with_bad_startup_order_is_refused,
+        test_rules_cliques.test_a_clique_that_starts_after_others_leaves_the_names_of_the_init_container_free,
         test_rules_lifecycle.test_a_set_with_bad_termination_delay_is_refused,
         test_rules_lifecycle.test_a_set_with_bad_training_is_refused,
         test_rules_lifecycle.test_a_set_with_bad_update_strategy_is_refused,

@@ -491,23 +491,45 @@ def test_a_stored_set_with_too_many_dependencies_may_still_be_changed() -> None:
     assert texts(updated(old, {**old, "metadata": {**old["metadata"], "labels": {"team": "x"}}})) == []
 
 
+RESERVED = (
+    ("initContainers", "grove-initc"),
+    ("containers", "grove-initc"),
+    ("volumes", "pod-info-vol"),
+    ("volumes", "grove-initc-token"),
+)
+
+
+def with_name(field: str, name: str) -> JsonObject:
+    item = {"name": name} if field == "volumes" else {**container(), "name": name}
+    return {"containers": [container()], field: [item]}
+
+
+def reserved_name_error(field: str, name: str) -> str:
+    at = f"spec.template.cliques[1].spec.podSpec.{field}[0].name"
+    detail = "the operator adds one of this name, because the clique starts after others: choose another name"
+    return f'{at}: Invalid value: "{name}": {detail}'
+
+
 @pytest.mark.parametrize(
-    ("field", "name"),
+    ("json", "errors"),
     [
-        ("initContainers", "grove-initc"),
-        ("containers", "grove-initc"),
-        ("volumes", "pod-info-vol"),
-        ("volumes", "grove-initc-token"),
+        pytest.param(
+            explicit(clique("a"), clique("b", spec={"podSpec": with_name(field, name), "startsAfter": ["a"]})),
+            [reserved_name_error(field, name)],
+            id=f"{field} {name}",
+        )
+        for field, name in RESERVED
     ],
 )
-def test_a_clique_that_starts_after_others_leaves_the_names_of_the_init_container_free(field: str, name: str) -> None:
-    pod_spec = {"containers": [container()], field: [{**container(), "name": name}]}
-    taken = clique("b", spec={"podSpec": pod_spec, "startsAfter": ["a"]})
-    at = f"spec.template.cliques[1].spec.podSpec.{field}[0].name"
-    reason = "the operator adds one of this name, because the clique starts after others: choose another name"
-    assert refusals(explicit(clique("a"), taken)) == [f'{at}: Invalid value: "{name}": {reason}']
-    # Where nothing is added, the names are free.
-    assert refusals(manifest(clique("a"), clique("b", spec={"podSpec": pod_spec}))) == []
+def test_a_clique_that_starts_after_others_leaves_the_names_of_the_init_container_free(
+    json: JsonObject, errors: list[str]
+) -> None:
+    assert refusals(json) == errors
+
+
+@pytest.mark.parametrize(("field", "name"), RESERVED)
+def test_a_clique_that_starts_after_no_other_may_use_the_names_of_the_init_container(field: str, name: str) -> None:
+    assert refusals(manifest(clique("a"), clique("b", spec={"podSpec": with_name(field, name)}))) == []
 
 
 def test_a_start_up_order_without_an_image_for_its_init_container_is_a_warning() -> None:

@@ -112,7 +112,8 @@ class Reports:
     async def _why(self) -> str:
         cluster, namespace = self._stage.cluster, self._stage.namespace
         explained = await explain(cluster.client, cluster.clock.now(), namespace, parse_object_ref(f"pcs/{self._name}"))
-        return explained[0].text
+        first = explained[0]
+        return " ".join((first.text, *first.details))
 
     def _failing(self, reason: str) -> float:
         found = re.search(rf'grove_writes_failing{{reason="{reason}"}} (\S+)', self._page("metrics", "metrics"))

@@ -26,7 +26,10 @@ def full_name(kind: str, name: str) -> str:
 
 
 async def find_kind(client: Client, namespace: str, target: ObjectRef) -> ObjectRef:
-    """Return the target with its kind. A name without a kind matches a set first, then any object of a set. Raises `UserError` if none does."""
+    """Return the target with its kind.
+
+    A name without a kind matches a set first, then any object of a set. Raises `UserError` if none has this name.
+    """
     if target.kind:
         return target
     for kind in RESOURCES:
