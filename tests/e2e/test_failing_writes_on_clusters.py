@@ -81,7 +81,7 @@ class Reports:
         events = [event.message for event in await self._stage.events() if event.reason == "ReconcileFailed"]
         texts = (self._message(), events[0], await self._why())
         for text in texts:
-            assert all(word in text for word in words), text
+            assert all(word.lower() in text.lower() for word in words), text
             assert len(text) < 1100
         assert self._failing(reason) >= 1
         assert words[0] in self._page("health", "readyz")
@@ -254,7 +254,7 @@ def test_an_object_that_is_too_large_is_rejected_with_its_set_or_reported_until_
         await reported.wait(
             REPORT_SECONDS,
             "TooLarge",
-            f"cannot create PodGang {stage.namespace}/huge-0 ",
+            f"cannot create PodGang {stage.namespace}/huge-0",
             "trying to send message larger than max",
             "make the object smaller: fewer pods in a clique",
         )
