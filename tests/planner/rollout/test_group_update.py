@@ -252,6 +252,14 @@ def test_an_update_ends_when_the_last_old_pod_has_left_not_before() -> None:
     assert (then.is_done, then.requeue_at) == (True, None)
 
 
+def test_an_update_that_ended_does_not_start_again_for_a_clique_that_is_only_an_object() -> None:
+    """Else the group would end and start an update in every reconcile, until the old clique is gone."""
+    terminating = member(pod(template_hash="old", terminating=True), "p-0-g-0-b", "old")
+    units = (msgspec.structs.replace(new(0), leftovers=((terminating, "new"),)),)
+    over = GroupRollingUpdateProgress(update_started_at=NOW, update_ended_at=LATER)
+    assert roll(*units, progress=over, now=NOW + LINGERING) == GroupRoll(progress=over, is_done=True)
+
+
 def test_whose_turn_went_to_another_replica_takes_nothing_more() -> None:
     found = roll(old(0), unready(1), progress=rolling(0), may_start=False)
     assert found == GroupRoll(progress=rolling(0), is_done=False)

@@ -97,7 +97,10 @@ def roll_group(group: PodCliqueScalingGroup, units: Sequence[UnitView], inputs: 
     """Return the next step."""
     stored, now = group.status.rolling_update_progress, inputs.now
     lingering = [pod for unit in units for pod in _find_lingering(unit, now)]
-    is_outdated = any(unit.is_outdated or unit.has_old_leftovers for unit in units) or bool(lingering)
+    # Only what `_next_step` waits for: an update that ends although this holds would start again at once.
+    is_outdated = bool(lingering) or any(
+        unit.is_outdated or (unit.is_recreating and unit.has_old_leftovers) for unit in units
+    )
     step = choose_update_step(stored, inputs, is_outdated=is_outdated)
     if stored is None or step in (UpdateStep.IDLE, UpdateStep.REPORT, UpdateStep.START):
         progress = start_progress(GroupRollingUpdateProgress, stored, step, now)
